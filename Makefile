@@ -1,0 +1,52 @@
+# One door for the developer: `make help`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast check format generate lock kube-assets bench-client bench-apiserver clean
+
+PY := .venv/bin/python
+READY := .venv/.ready
+
+help: ## list every target
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+setup: $(READY) ## make the environment (.venv) from the lock; the other targets call it
+$(READY): requirements.lock pyproject.toml tools/setup
+	@tools/setup && touch $(READY)
+
+run: setup ## start everything on this machine, on the embedded API server (ARGS="--ephemeral")
+	@.venv/bin/subnetes up $(ARGS)
+
+test: setup kube-assets ## every test, on the embedded and on the real API server (ARGS="-k informer")
+	@$(PY) -m pytest $(ARGS)
+
+test-fast: setup ## the daily loop: no Go, no root, under two minutes
+	@$(PY) -m pytest -m "not real and not slow" $(ARGS)
+
+check: setup ## ruff, mypy --strict, layers, generated files up to date
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-cache
+	@$(PY) -m subnetes.api.generate --check
+	@tools/lock --check
+
+format: setup ## mend what ruff can mend
+	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+generate: setup ## write deploy/crds/ from the structs in src/subnetes/api
+	@$(PY) -m subnetes.api.generate
+
+lock: setup ## resolve pyproject.toml into requirements.lock
+	@tools/lock
+
+kube-assets: ## etcd, kube-apiserver, kubectl in a cache outside the clone (built once, about six minutes)
+	@python3 -m tests.harness.kube_assets || [ -z "$$(command -v go)" ]
+
+bench-client: setup kube-assets ## CPU of a status patch, beside lightkube, on the real API server
+	@$(PY) -m benchmarks.client
+
+bench-apiserver: setup kube-assets ## the embedded API server beside the real one: writes, lists, watches, memory
+	@$(PY) -m benchmarks.apiserver
+
+clean: ## remove what the targets above made inside the clone
+	@rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
