@@ -41,10 +41,13 @@ class ControlPlane:
 
     name = "real"
 
-    def __init__(self, assets: Path | None = None, extra_flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, assets: Path | None = None, extra_flags: Sequence[str] = (), etcd_flags: Sequence[str] = ()
+    ) -> None:
         self.assets = assets or kube_assets.locate()
         self.folder = Path(tempfile.mkdtemp(prefix="subnetes-kube-"))
         self.extra_flags = list(extra_flags)
+        self.etcd_flags = list(etcd_flags)
         self.port, self.etcd_port, self.etcd_peer_port = free_ports(3)
         self.url = f"https://127.0.0.1:{self.port}"
         self.authority = Authority.create(self.folder)
@@ -157,6 +160,7 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
+            *self.etcd_flags,
         ]
         self._etcd = start(command, self.folder / "etcd.log")
 

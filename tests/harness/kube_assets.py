@@ -92,6 +92,8 @@ def _only_builder(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             _say(f"another process is building into {folder}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        for stale in folder.glob(".build-*"):  # of a builder that was killed
+            shutil.rmtree(stale, ignore_errors=True)
         yield
 
 
@@ -113,9 +115,7 @@ def _build(go: str, folder: Path, absent: list[str]) -> None:
 def _binaries(go: str, environment: dict[str, str]) -> list[Binary]:
     major, minor, _ = KUBERNETES.split(".")
     variable = "k8s.io/component-base/version.git"
-    version = (
-        f"-X {variable}Version=v{KUBERNETES} -X {variable}Major={major} -X {variable}Minor={minor}"
-    )
+    version = f"-X {variable}Version=v{KUBERNETES} -X {variable}Major={major} -X {variable}Minor={minor}"
     kube_mod = _kubernetes_go_mod(go, environment)
     etcd_mod = _go_mod("etcd", "go 1.26.0", f"go.etcd.io/etcd/server/v3 v{ETCD}")
     commands = ("kube-apiserver", "kubectl", "kube-controller-manager")

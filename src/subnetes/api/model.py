@@ -7,6 +7,9 @@ Everything in `api/` that crosses the wire is a `Model` or a `View`:
 - A `View` is a read-only window on a kind that others own (Pod, Node): it names the few fields that we read
   and ignores the rest at full decoding speed. The client refuses to write one.
 
+A field that may be absent is `X | None = None`, so that absent and empty ([], {}, 0, false) stay two things;
+a string that may be absent is "", as in the Go types that these kinds come from. A null is read as absence.
+
 `decode` and `encode` are the two doors. The common case (no unknown field) is one msgspec pass each way; only
 an object that really has unknown fields pays for the detour through plain dictionaries.
 """
@@ -16,13 +19,14 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
-from msgspec.inspect import DictType, ListType, StructType, Type, UnionType, type_info
+from msgspec.inspect import DictType, ListType, Metadata, StructType, Type, UnionType, type_info
 
+from subnetes.api.declaration import Rule
 from subnetes.api.resource import Resource
 
 UNKNOWN = "<unknown>"  # no field of a Kubernetes object is called so
 _UNKNOWN_ENCODED = b'"<unknown>":'
-_ACRONYMS = {"id": "ID", "ip": "IP", "ips": "IPs"}
+_ACRONYMS = {"id": "ID", "ip": "IP", "ips": "IPs", "cidr": "CIDR"}
 
 
 def wire_name(attribute: str) -> str:
@@ -33,6 +37,8 @@ def wire_name(attribute: str) -> str:
 
 class Model(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename=wire_name):
     """A value that we may write: unknown fields are kept."""
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
 
     unknown: dict[str, Any] = msgspec.field(name=UNKNOWN, default_factory=dict)
 
@@ -95,6 +101,8 @@ def _aside(kind: Any) -> Walk:
 
 
 def _walk(info: Type) -> Walk:
+    if isinstance(info, Metadata):
+        return _walk(info.type)
     if isinstance(info, StructType):
         return _struct_walk(info)
     if isinstance(info, ListType):
@@ -114,8 +122,7 @@ def _walk(info: Type) -> Walk:
 
 
 def _struct_walk(info: StructType) -> Walk:
-    if not issubclass(info.cls, Model):
-        return _same
+    keeps_unknown = issubclass(info.cls, Model)
     fields = {f.encode_name: _walk(f.type) for f in info.fields if f.encode_name != UNKNOWN}
 
     def walk(value: Any) -> Any:
@@ -123,6 +130,6 @@ def _struct_walk(info: StructType) -> Walk:
             return value
         known = {key: fields[key](item) for key, item in value.items() if key in fields}
         unknown = {key: item for key, item in value.items() if key not in fields}
-        return {**known, UNKNOWN: unknown} if unknown else known
+        return {**known, UNKNOWN: unknown} if unknown and keeps_unknown else known
 
     return walk
