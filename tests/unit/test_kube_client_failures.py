@@ -180,11 +180,12 @@ class TestLostConnections:
         assert len(server.peers) == 1
 
     async def test_a_cancelled_call_does_not_leave_its_answer_to_the_next(self) -> None:
-        arrived = asyncio.Event()
+        arrived, cancelled = asyncio.Event(), asyncio.Event()
 
         async def late(request: web.Request) -> web.StreamResponse:
             arrived.set()
-            return await hang(request)
+            await cancelled.wait()
+            return await answer(200, {"metadata": {"name": "late"}})(request)
 
         async with scripted(late, GOOD) as server, Client(server.credentials()) as client:
             call = asyncio.create_task(client.get(NODE, "slow"))
@@ -192,7 +193,9 @@ class TestLostConnections:
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
+            cancelled.set()
             assert (await client.get(NODE, "n"))["metadata"] == {"name": "n"}
+        assert len(server.peers) == 2
 
 
 class TestBrokenWatches:
