@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CEL rule. `rule` keeps to what every CEL has, so that the embedded API server can enforce it too."""
+    """A CEL rule. `rule` keeps to what the embedded API server can enforce too."""
 
     rule: str
     message: str

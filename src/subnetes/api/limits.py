@@ -37,14 +37,9 @@ SET = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})
 NULLABLE = Meta(extra_json_schema={"nullable": True})
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4 = rf"{_OCTET}([.]{_OCTET}){{3}}"
-_GROUP = "[0-9a-fA-F]{1,4}"
-_IPV6 = rf"({_GROUP}(:{_GROUP}){{7}}|({_GROUP}(:{_GROUP}){{0,6}})?::({_GROUP}(:{_GROUP}){{0,6}})?)"
-_IP = f"({_IPV4}|{_IPV6})"
-_IP_RULE = Rule(f"self.matches('^{_IP}$')", "must be an IP address, such as 10.1.0.1 or fd00::1")
+_IP_RULE = Rule("isIP(self)", "must be an IP address, such as 10.1.0.1 or fd00::1")
 _RANGE_RULE = Rule(
-    f"self.matches('^{_IP}(-{_IP}|/[0-9]{{1,3}})?$')",
+    "isIP(self) || isCIDR(self) || (self.split('-').size() == 2 && self.split('-').all(ip, isIP(ip)))",
     "must be an IP address (10.1.0.9), a range (10.1.0.10-10.1.0.20) or a CIDR (10.1.0.32/28)",
 )
 

@@ -1,0 +1,203 @@
+"""The embedded API server: builds its parts, listens, and takes them down again. `subnetes up` runs it.
+
+async with Server(Config(data=Path("data"))) as server:
+    print(server.url, server.token, server.ca_file, server.kubeconfig)
+"""
+
+import asyncio
+import asyncio.sslproto
+import csv
+import secrets
+import shutil
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from subnetes.apiserver import admission
+from subnetes.apiserver.builtins import CRDS, INITIAL_NAMESPACES
+from subnetes.apiserver.collector import Collector
+from subnetes.apiserver.conversion import Converter
+from subnetes.apiserver.definitions import Endpoint
+from subnetes.apiserver.handlers.app import App
+from subnetes.apiserver.handlers.watches import Watches
+from subnetes.apiserver.hub import Hub
+from subnetes.apiserver.metadata import Object
+from subnetes.apiserver.objects import Objects
+from subnetes.apiserver.registry import Registry
+from subnetes.apiserver.store import Change, Store
+from subnetes.apiserver.tls import server_context, write_private
+
+# asyncio gives each TLS connection a receive buffer of 256 KiB, which a thousand quiet watches never fill;
+# 16 KiB is what one TLS record can hold.
+asyncio.sslproto.SSLProtocol.max_size = 16 * 1024
+LEFT_OUT = (
+    "server-side apply and strategic merge patch",
+    "admission webhooks and API aggregation",
+    "RBAC: whoever has a token may do everything",
+    "schemas of core kinds: what is written to a Pod or a Node is not validated",
+    "protobuf and CBOR: bodies are JSON or YAML",
+    "expiry of Events",
+)
+COMPACTION_STEP = 1000  # revisions forgotten at a time, so that requests do not wait long
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    data: Path | None = None  # None: in memory, forgotten at the end
+    host: str = "127.0.0.1"
+    port: int = 0  # 0: any free one
+    kubeconfig: Path | None = None  # None: in the data folder
+    crds: list[dict[str, Any]] = field(default_factory=list)  # created or updated at start
+    bookmark_seconds: float = 60
+    history_seconds: float = 300  # how long the past can be listed and watches resumed
+
+
+class Server:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._stack = AsyncExitStack()
+        self.url = ""
+        self.token = ""
+        self.ca_file = Path()
+        self.kubeconfig = Path()
+
+    async def __aenter__(self) -> "Server":
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        folder = self._config.data or Path(tempfile.mkdtemp(prefix="subnetes-"))
+        if self._config.data is None:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        store = Store(self._config.data)
+        stack.callback(store.close)
+        self.token, tokens = _tokens(folder)
+        objects, hub, collector = _parts(store, await stack.enter_async_context(Converter()))
+        await _prepare(objects, self._config.crds)
+        collector.start()
+        for work in (collector.run(), _compact(store, self._config.history_seconds)):
+            stack.push_async_callback(_cancelled, asyncio.create_task(work))
+        await self._listen(
+            stack, folder, App(objects, Watches(objects, hub, self._config.bookmark_seconds), tokens)
+        )
+        stack.callback(hub.close)
+        self.ca_file = folder / "ca.crt"
+        self.kubeconfig = self._config.kubeconfig or folder / "kubeconfig"
+        write_private(self.kubeconfig, _kubeconfig(self.url, self.ca_file, self.token))
+
+    async def _listen(self, stack: AsyncExitStack, folder: Path, app: App) -> None:
+        host = self._config.host
+        reachable = dict.fromkeys(
+            ["127.0.0.1", "::1", "localhost", *([host] if host not in ("0.0.0.0", "::") else [])]
+        )
+        context = server_context(folder, reachable)
+        server = web.Server(app.handle, handler_cancellation=True, access_log=None)
+        runner = web.ServerRunner(server, shutdown_timeout=5)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, host, self._config.port, ssl_context=context, backlog=1024)
+        await site.start()
+        port = runner.addresses[0][1]
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        self.url = f"https://{shown}:{port}"
+
+
+def _parts(store: Store, converter: Converter) -> tuple[Objects, Hub, Collector]:
+    registry, hub = Registry(), Hub()
+    for row in store.scan(CRDS).rows:
+        registry.install(orjson.loads(row.value))
+    objects = Objects(store, registry, converter)
+    collector = Collector(objects)
+
+    def redefine(change: Change, new: Object, _old: Object | None) -> None:
+        if change.resource == CRDS:
+            if change.deleted:
+                registry.remove(new)
+            if change.deleted or registry.install(new):
+                hub.close(new["metadata"]["name"])  # what its watchers were told may look different now
+
+    objects.listeners += [redefine, hub.publish, collector.changed]
+    return objects, hub, collector
+
+
+async def _prepare(objects: Objects, crds: list[dict[str, Any]]) -> None:
+    """What every cluster has, and what this one is asked to have."""
+    namespaces = objects.registry.find("", "v1", "namespaces")
+    definitions = objects.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    assert namespaces is not None
+    assert definitions is not None
+    for name in INITIAL_NAMESPACES:
+        await _ensure(
+            objects, namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        )
+    for crd in crds:
+        await _ensure(objects, definitions, crd)
+
+
+async def _ensure(objects: Objects, endpoint: Endpoint, body: Object) -> None:
+    draft = admission.drafted(endpoint, orjson.loads(orjson.dumps(body)))
+    name = body["metadata"]["name"]
+    if objects.store.get(endpoint.served.key, name) is None:
+        await objects.create(endpoint, "", draft.obj)
+    else:
+        await objects.update(endpoint, "", name, lambda old: _declared(draft.obj, old))
+
+
+def _declared(wanted: Object, old: Object) -> admission.Draft:
+    """The old object with the declared spec, labels and annotations."""
+    merged = dict(old["metadata"])
+    for key in ("labels", "annotations"):
+        if key in wanted["metadata"]:
+            merged[key] = merged.get(key, {}) | wanted["metadata"][key]
+    spec = {"spec": wanted["spec"]} if "spec" in wanted else {}
+    return admission.Draft(old | spec | {"metadata": merged})
+
+
+async def _compact(store: Store, seconds: float) -> None:
+    """Forget what happened longer ago than this, a step at a time."""
+    while True:
+        horizon = store.revision
+        await asyncio.sleep(seconds)
+        while store.compacted < horizon:
+            store.compact(min(horizon, store.compacted + COMPACTION_STEP))
+            await asyncio.sleep(0)
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _tokens(folder: Path) -> tuple[str, dict[str, str]]:
+    """The admin's token, and all tokens with their users: `tokens.csv`, in kube-apiserver's format."""
+    path = folder / "tokens.csv"
+    if not path.exists():
+        write_private(path, f"{secrets.token_urlsafe(32)},admin,admin\n".encode())
+    rows = [row for row in csv.reader(path.read_text().splitlines()) if len(row) > 1]
+    users = {row[0]: row[1] for row in rows}
+    return next(token for token, user in users.items() if user == "admin"), users
+
+
+def _kubeconfig(url: str, ca_file: Path, token: str) -> bytes:
+    name = "subnetes"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": name, "cluster": {"server": url, "certificate-authority": str(ca_file.resolve())}}
+        ],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+        "current-context": name,
+    }
+    return orjson.dumps(config, option=orjson.OPT_INDENT_2)  # JSON is YAML

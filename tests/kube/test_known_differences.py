@@ -1,0 +1,282 @@
+"""Where the embedded server differs from the real one on purpose: both sides asserted, here and nowhere else.
+
+docs/embedded-api-server.md tells the same list with the reasons. A difference that disappears fails its test,
+so the list cannot grow stale.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.kubectl import Pair
+from tests.harness.rest import APPLY, JSON_PATCH, MERGE, STRATEGIC, Answer, eventually
+from tests.harness.twins import Twins
+from tests.harness.widgets import CRDS, GROUP, collection, crd, install, uninstall, version, widget
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+YAML = "application/yaml"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+STRING: dict[str, Any] = {"type": "string"}
+DOCUMENT = Path(__file__).parents[2] / "docs" / "embedded-api-server.md"
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}}
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+class Sides:
+    """The answers to one request, and what they must be."""
+
+    def __init__(self, twins: Twins, method: str, path: str, body: Any = None, **options: Any) -> None:
+        self.embedded: Answer = twins.embedded.request(method, path, body, **options)
+        self.real: Answer = twins.real.request(method, path, body, **options)
+
+    def codes(self) -> tuple[int, int]:
+        return self.embedded.code, self.real.code
+
+
+@pytest.mark.parametrize(
+    ("media", "said"),
+    [(APPLY, "server-side apply is not offered"), (STRATEGIC, "strategic merge patch is not offered")],
+)
+def test_server_side_apply_and_strategic_merge_are_left_out(twins: Twins, media: str, said: str) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/configmaps"
+    twins.do("POST", path, config_map("c"))
+    options: dict[str, Any] = {"fieldManager": "me", "force": True} if media == APPLY else {}
+    sides = Sides(twins, "PATCH", f"{path}/c", config_map("c"), content_type=media, **options)
+    assert sides.codes() == (415, 200)
+    assert said in sides.embedded.failed(415, "UnsupportedMediaType")["message"]
+
+
+def test_field_owners_are_not_recorded(twins: Twins) -> None:
+    sides = Sides(twins, "POST", twins.widgets, widget("a"))
+    assert "managedFields" not in sides.embedded.ok()["metadata"]
+    assert "managedFields" in sides.real.ok()["metadata"]
+
+
+def test_anonymous_requests_are_unauthorized_instead_of_forbidden(twins: Twins) -> None:
+    assert [rest.as_user(None).get(twins.widgets).code for rest in (twins.embedded, twins.real)] == [401, 403]
+
+
+def test_everyone_with_a_token_may_do_everything(twins: Twins) -> None:
+    """The real server asks RBAC; the embedded one serves neither RBAC nor access reviews."""
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    spec = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert Sides(twins, "POST", path, review | {"spec": spec}).codes() == (404, 201)
+    assert Sides(twins, "GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles").codes() == (404, 200)
+    assert twins.real.as_user("alice").get(twins.widgets).code == 403
+
+
+def test_answers_are_json_only(twins: Twins) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/configmaps"
+    twins.do("POST", path, config_map("c"))
+    for media in (PROTOBUF, YAML):
+        assert Sides(twins, "GET", f"{path}/c", accept=media).codes() == (406, 200)
+    both = Sides(twins, "GET", f"{path}/c", accept=f"{PROTOBUF},application/json")
+    assert both.embedded.headers["content-type"] == "application/json"
+    assert both.real.headers["content-type"] == PROTOBUF
+
+
+def test_protobuf_bodies_are_not_read_so_kubectl_create_configmap_fails(kubectl: Pair) -> None:
+    create = ("--namespace", kubectl.namespace, "create", "configmap", "c", "--from-literal=k=v")
+    assert kubectl.real.run(*create).code == 0
+    refused = kubectl.embedded.run(*create)
+    assert refused.code == 1
+    assert "unknown format" in refused.stderr
+    manifest = kubectl.embedded.run(*create, "--dry-run=client", "-o", "yaml").stdout
+    applied = kubectl.embedded.run("--namespace", kubectl.namespace, "apply", "-f", "-", stdin=manifest)
+    assert applied.stdout == "configmap/c created\n"
+
+
+def test_core_kinds_are_not_validated(twins: Twins) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/pods"
+    assert Sides(twins, "POST", path, pod("a")).codes() == (201, 422)
+    container = {"name": "c", "image": "i"}
+    unknown = pod("b", containers=[container], nope=1)
+    assert Sides(twins, "POST", path, unknown, fieldValidation="Strict").codes() == (201, 400)
+    twins.do("POST", path, pod("c", containers=[container], nodeName="n1"))
+    moved = {"spec": {"nodeName": "n2"}}
+    assert Sides(twins, "PATCH", f"{path}/c", moved, content_type=MERGE).codes() == (200, 422)
+
+
+def test_core_kinds_get_few_defaults(twins: Twins) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/pods"
+    sides = Sides(twins, "POST", path, pod("a", containers=[{"name": "c", "image": "i"}]))
+    assert "imagePullPolicy" not in sides.embedded.ok()["spec"]["containers"][0]
+    assert "imagePullPolicy" in sides.real.ok()["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    "path", ["/apis/apps/v1/deployments", "/apis/batch/v1/jobs", "/api/v1/services", "/"]
+)
+def test_what_we_do_not_need_is_not_served(twins: Twins, path: str) -> None:
+    assert Sides(twins, "GET", path).codes() == (404, 200)
+
+
+def test_the_old_watch_paths_are_not_served(twins: Twins) -> None:
+    path = twins.widgets.replace("/v1/namespaces/", "/v1/watch/namespaces/")
+    assert Sides(twins, "GET", path, timeoutSeconds=1).codes() == (404, 200)
+
+
+def test_the_words_of_the_json_parser_are_its_own(twins: Twins) -> None:
+    sides = Sides(twins, "POST", twins.widgets, b"{")
+    assert sides.codes() == (400, 400)
+    assert sides.embedded.json["reason"] == sides.real.json["reason"] == "BadRequest"
+    assert sides.embedded.json["message"] != sides.real.json["message"]
+
+
+def test_descriptions_that_are_kubernetes_own_texts_are_not_repeated(kubectl: Pair, twins: Twins) -> None:
+    explained = [
+        each.run("explain", "widget.metadata.name").stdout for each in (kubectl.embedded, kubectl.real)
+    ]
+    assert explained[0] != explained[1]
+    assert "<string>" in explained[0]
+
+
+def test_the_version_says_that_it_is_not_the_real_one(twins: Twins) -> None:
+    versions = [rest.get("/version").ok()["gitVersion"] for rest in (twins.embedded, twins.real)]
+    assert versions == ["v1.36.3+subnetes", "v1.36.3"]
+
+
+def test_core_kinds_show_fewer_columns(kubectl: Pair) -> None:
+    kubectl.same("create", "-f", "-", stdin=json.dumps(config_map("c")))
+    get = ("--namespace", kubectl.namespace, "get", "configmap", "c")
+    heads = [each.run(*get).stdout.split() for each in (kubectl.embedded, kubectl.real)]
+    assert (heads[0][:3], heads[1][:4]) == (["NAME", "AGE", "c"], ["NAME", "DATA", "AGE", "c"])
+
+
+def test_discovery_is_not_aggregated(twins: Twins) -> None:
+    sides = Sides(twins, "GET", "/apis", accept=f"{AGGREGATED},application/json")
+    assert sides.embedded.ok()["kind"] == "APIGroupList"
+    assert sides.real.ok()["kind"] == "APIGroupDiscoveryList"
+
+
+def test_label_selectors_do_not_compare_numbers(twins: Twins) -> None:
+    assert Sides(twins, "GET", twins.widgets, labelSelector="tier>1").codes() == (400, 200)
+
+
+@pytest.mark.parametrize("selector", ["a=(b", "a b", "a in b", "a in (b", ",a", "a>b"])
+def test_what_is_no_label_selector_is_refused_in_other_words(twins: Twins, selector: str) -> None:
+    sides = Sides(twins, "GET", twins.widgets, labelSelector=selector)
+    messages = [each.failed(400, "BadRequest")["message"] for each in (sides.embedded, sides.real)]
+    assert messages[0] != messages[1]
+    assert messages[0].startswith(f"unable to parse requirement: found '{selector}', expected: key")
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        {"op": "remove", "path": "/spec/tags/-1"},
+        {"op": "replace", "path": "/spec/label", "value": "abc"},
+        {"op": "add", "path": "/spec/maybe"},
+        {"op": "test", "path": "/spec/label", "value": None},
+    ],
+    ids=lambda op: op["op"],
+)
+def test_json_patch_is_as_strict_as_its_rfc(twins: Twins, op: dict[str, Any]) -> None:
+    twins.do("POST", twins.widgets, widget("a", {"tags": ["x", "y"]}))
+    assert Sides(twins, "PATCH", f"{twins.widgets}/a", [op], content_type=JSON_PATCH).codes() == (422, 200)
+
+
+def test_what_is_no_patch_is_refused_in_other_words(twins: Twins) -> None:
+    twins.do("POST", twins.widgets, widget("a"))
+    sides = Sides(twins, "PATCH", f"{twins.widgets}/a", b"[1]", content_type=MERGE)
+    messages = [each.failed(400, "BadRequest")["message"] for each in (sides.embedded, sides.real)]
+    assert messages[0] == "error decoding patch: it must be an object"
+    assert "cannot unmarshal array" in messages[1]
+
+
+def test_messages_about_status_name_the_whole_path(twins: Twins) -> None:
+    twins.do("POST", twins.widgets, widget("a"))
+    wrong = {"status": {"count": "x"}}
+    sides = Sides(twins, "PATCH", f"{twins.widgets}/a/status", wrong, content_type=MERGE)
+    causes = [each.failed(422, "Invalid")["details"]["causes"][0] for each in (sides.embedded, sides.real)]
+    assert causes[0]["field"] == causes[1]["field"] == "status.count"
+    assert "status.count in body must be" in causes[0]["message"]
+    assert "count in body must be" in causes[1]["message"]
+    assert causes[0] != causes[1]
+
+
+def _rule(text: str, **more: Any) -> dict[str, Any]:
+    return {"x-kubernetes-validations": [{"rule": text} | more]}
+
+
+def _limited(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+GAPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "oneOf": (_limited(a=STRING) | {"oneOf": [{"required": ["a"]}]}, {}),
+    "anyOf": (_limited(a=STRING) | {"anyOf": [{"required": ["a"]}]}, {}),
+    "allOf": (_limited(a=STRING) | {"allOf": [{"required": ["a"]}]}, {}),
+    "not": (_limited(a=STRING) | {"not": {"required": ["a"]}}, {"a": "x"}),
+    "multipleOf": (_limited(a={"type": "integer", "multipleOf": 2}), {"a": 3}),
+    "minProperties": (_limited(a=STRING) | {"minProperties": 1}, {}),
+    "format": (_limited(a=STRING | {"format": "uuid"}), {"a": "x"}),
+    "pattern": (_limited(a=STRING | {"pattern": "^[[:alpha:]]$"}), {"a": "1"}),
+    "function": (_limited(a=STRING | {"maxLength": 9} | _rule("quantity(self).isInteger()")), {"a": "1.5"}),
+}
+Install = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture
+def gap(twins: Twins) -> Iterator[Install]:
+    """Installs the kind Gap with this spec on both servers and answers where its objects are."""
+
+    def install_on_both(spec: dict[str, Any]) -> str:
+        for rest in (twins.embedded, twins.real):
+            install(rest, crd("Gap", [version("v1", spec)]))
+        return collection(twins.namespace, "gaps")
+
+    yield install_on_both
+    for rest in (twins.embedded, twins.real):
+        uninstall(rest, f"gaps.{GROUP}")
+
+
+def _gap(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": f"{GROUP}/v1", "kind": "Gap", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("schema", "spec"), GAPS.values(), ids=GAPS)
+def test_schema_keywords_that_our_kinds_do_not_use_are_not_enforced(
+    twins: Twins, gap: Install, schema: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    assert Sides(twins, "POST", gap(schema), _gap(spec)).codes() == (201, 422)
+
+
+def test_a_rule_has_no_message_of_its_own_making(twins: Twins, gap: Install) -> None:
+    path = gap(_limited(a={"type": "integer"} | _rule("self > 1", messageExpression="'made of ' + 'parts'")))
+    sides = Sides(twins, "POST", path, _gap({"a": 1}))
+    messages = [each.failed(422, "Invalid")["message"] for each in (sides.embedded, sides.real)]
+    assert ["made of parts" in message for message in messages] == [False, True]
+    assert "failed rule: self > 1" in messages[0]
+
+
+def test_old_objects_must_fit_a_tightened_schema_when_they_are_written(twins: Twins, gap: Install) -> None:
+    path = gap(_limited(a=STRING, b=STRING))
+    twins.do("POST", path, _gap({"a": "long"}))
+    new = _gap({"a": "long"}) | {"metadata": {"generateName": "x"}}
+    strict = crd("Gap", [version("v1", _limited(a=STRING | {"maxLength": 1}, b=STRING))])
+    for rest in (twins.embedded, twins.real):
+        found = rest.get(f"{CRDS}/gaps.{GROUP}").ok()
+        rest.put(f"{CRDS}/gaps.{GROUP}", found | {"spec": strict["spec"]}).ok()
+        eventually(partial(rest.post, path, new, dryRun="All"), lambda answer: answer.code == 422)
+    change = {"spec": {"b": "x"}}
+    assert Sides(twins, "PATCH", f"{path}/a", change, content_type=MERGE).codes() == (422, 200)
+
+
+def test_every_difference_is_documented() -> None:
+    """One row a test: the table names the test that proves it."""
+    proven = set(re.findall(r"`(test_\w+)`", DOCUMENT.read_text()))
+    here = set(re.findall(r"^def (test_\w+)", Path(__file__).read_text(), re.MULTILINE))
+    assert proven == here - {"test_every_difference_is_documented"}
