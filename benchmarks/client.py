@@ -2,8 +2,8 @@
 
 Run by `make bench-client`. Every agent and controller of a cluster spends its CPU here, so the figure is a
 promise: at most 0.5 ms a patch, and at most a third of lightkube's in the same run. Each client lives in a
-process of its own, so that neither pays for the other's heap, and both patch the same object, as large as a
-node's NodeNetworkConfig with 16 IPs, in turn, block by block: what else the machine does hits both alike.
+process of its own, so that neither pays for the other's heap, and both patch the same NodeNetworkConfig of 16
+IPs in turn, block by block: what else the machine does hits both alike.
 Counted is the process's CPU time, user and system, from one document to its decoded answer.
 """
 
@@ -17,8 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from subnetes.api.meta import Object, ObjectMeta
-from subnetes.api.model import Model
+from subnetes.api.crd import crds
+from subnetes.api.meta import ObjectMeta
+from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.api.resource import Resource
 from subnetes.kube.client import Client
 from subnetes.kube.errors import NotFound
@@ -34,60 +35,30 @@ NAMESPACE, NAME = "default", "node-1"
 CRD = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 
 
-class Address(Model):
-    id: str = ""
-    address: str = ""
-
-
-class Container(Model):
-    id: str = ""
-    version: int = 0
-    secondary_ips: list[Address] = []
-
-
-class Status(Model):
-    status: str = ""
-    network_containers: list[Container] = []
-
-
-class Config(Object):
-    """As large as a node's NodeNetworkConfig, without the real one's rules: only the client is measured."""
-
-    resource = Resource("bench.subnetes.io", "v1", "Config", "configs")
-
-    status: Status | None = None
-
-
 Patching = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-def crd() -> dict[str, Any]:
-    resource = Config.resource
-    names = {"kind": resource.kind, "plural": resource.plural, "singular": resource.kind.lower()}
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": schema},
-    }
-    return {
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
 
 
 def patch_number(number: int) -> dict[str, Any]:
     """A grant as DNC-RC writes it: every patch differs from the one before."""
     addresses = [{"id": f"{number:08x}-{i:04x}", "address": f"10.0.{number % 250}.{i}"} for i in range(16)]
-    container = {"id": "nc-1", "version": number, "secondaryIPs": addresses}
+    container = {
+        "id": "nc-1",
+        "version": number,
+        "primaryIP": "10.0.0.4",
+        "nodeIP": "10.240.0.5",
+        "defaultGateway": "10.0.0.1",
+        "subnetName": "podnet",
+        "subnetAddressSpace": "10.0.0.0/16",
+        "assignmentMode": "dynamic",
+        "secondaryIPs": addresses,
+        "secondaryIPCount": len(addresses),
+    }
     return {"status": {"status": "Updated", "networkContainers": [container]}}
 
 
 def ours(client: Client) -> Patching:
     async def patch(document: dict[str, Any]) -> None:
-        await client.patch(Config, NAME, MergePatch(document), NAMESPACE, subresource="status")
+        await client.patch(NodeNetworkConfig, NAME, MergePatch(document), NAMESPACE, subresource="status")
 
     return patch
 
@@ -99,7 +70,7 @@ def theirs(kubeconfig: Path) -> tuple[Any, Patching]:
     from lightkube.generic_resource import create_namespaced_resource
     from lightkube.types import PatchType
 
-    resource = Config.resource
+    resource = NodeNetworkConfig.resource
     kind = create_namespaced_resource(resource.group, resource.version, resource.kind, resource.plural)
     client = AsyncClient(config=KubeConfig.from_file(kubeconfig))
 
@@ -173,10 +144,11 @@ def report(cost: dict[str, float]) -> bool:
 async def prepare(kubeconfig: Path) -> None:
     """The kind and the object; a new kind's endpoint appears a moment after its definition."""
     async with Client(from_kubeconfig(kubeconfig)) as client, asyncio.timeout(30):
-        await client.create(crd(), resource=CRD)
+        for crd in crds():
+            await client.create(crd, resource=CRD)
         while True:
             try:
-                await client.create(Config(metadata=ObjectMeta(name=NAME)), namespace=NAMESPACE)
+                await client.create(NodeNetworkConfig(metadata=ObjectMeta(name=NAME)), namespace=NAMESPACE)
                 return
             except NotFound:
                 await asyncio.sleep(0.1)

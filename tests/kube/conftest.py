@@ -22,6 +22,13 @@ from tests.harness.widgets import collection, install, widget, widget_crd
 OUR_CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever stands on the real server, also through another fixture, is marked so."""
+    for item in items:
+        if "real" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.real)
+
+
 class Server(Protocol):
     """What a test needs to know of an API server, whichever it is."""
 

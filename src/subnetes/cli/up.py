@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from subnetes.api.crd import crds
-from subnetes.apiserver.server import Config, Server
+from subnetes.apiserver.server import LEFT_OUT, Config, Server
 from subnetes.apiserver.store import Busy
 
 DEFAULT_FOLDER = Path("~/.subnetes")
@@ -74,12 +74,13 @@ async def _serve(config: Config) -> None:
 
 
 def greeting(server: Server) -> str:
-    """What is there, what is not, and the lines to paste."""
-    kubeconfig = shlex.quote(str(server.kubeconfig))
+    """What this server is not, and the lines to paste."""
     return "\n".join(
         [
+            "this is the embedded API server; only a real Kubernetes has:",
+            *(f"  - {text}" for text in LEFT_OUT),
             f"subnetes is ready: {server.url} (Ctrl-C stops it)",
-            f"  use it:  export KUBECONFIG={kubeconfig}",
+            f"  use it:  export KUBECONFIG={shlex.quote(str(server.kubeconfig))}",
             "  then:    kubectl explain clustersubnet.spec",
         ]
     )
