@@ -35,10 +35,22 @@ class Twins:
         assert shown[0] == shown[1], f"\nembedded: {shown[0]}\nreal:     {shown[1]}"
         return got
 
+    def alike(self, action: Callable[[Rest], Answer]) -> Answer:
+        """The embedded server's refusal, of the real one's code, reason and fields; the words may differ."""
+        expected, got = action(self.real), action(self.embedded)
+        assert verdict(got) == verdict(expected), f"\nembedded: {got.body!r}\nreal:     {expected.body!r}"
+        return got
+
     def do(self, method: str, path: str, body: Any = None, **options: Any) -> None:
         """A step that must succeed on both, whatever the answers look like."""
         for rest in (self.real, self.embedded):
             rest.request(method, path, body, **options).ok()
+
+
+def verdict(answer: Answer) -> Any:
+    causes = answer.json.get("details", {}).get("causes", [])
+    fields = {(cause.get("field"), cause["reason"]) for cause in causes}
+    return answer.code, answer.json["status"], answer.json.get("reason"), sorted(fields)
 
 
 def comparable(answer: Answer) -> Any:

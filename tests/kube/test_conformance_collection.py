@@ -76,28 +76,6 @@ def test_an_owner_of_another_uid_is_no_owner(rest: Rest, widgets: str) -> None:
     assert rest.get(f"{widgets}/owner").code == 200
 
 
-def test_orphans_stay_without_their_owner(rest: Rest, widgets: str) -> None:
-    owner = rest.post(widgets, widget("owner")).ok()
-    rest.post(widgets, owned("child", owner)).ok()
-    rest.delete(f"{widgets}/owner", {"propagationPolicy": "Orphan"}).ok()
-    gone(rest, f"{widgets}/owner")
-    orphan = rest.get(f"{widgets}/child").ok()
-    assert not orphan["metadata"].get("ownerReferences")
-
-
-def test_in_the_foreground_the_owner_goes_last(rest: Rest, widgets: str) -> None:
-    owner = rest.post(widgets, widget("owner")).ok()
-    held = owned("child", owner, finalizers=["x.io/hold"])
-    held["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = True
-    rest.post(widgets, held).ok()
-    answer = rest.delete(f"{widgets}/owner", {"propagationPolicy": "Foreground"}).ok()
-    assert answer["metadata"]["finalizers"] == ["foregroundDeletion"]
-    eventually(lambda: rest.get(f"{widgets}/child").ok()["metadata"].get("deletionTimestamp"), patience=90)
-    assert rest.get(f"{widgets}/owner").ok()["metadata"]["deletionTimestamp"]
-    rest.patch(f"{widgets}/child", {"metadata": {"finalizers": None}}).ok()
-    gone(rest, f"{widgets}/owner")
-
-
 def test_a_finalizer_holds_a_collected_object(rest: Rest, widgets: str) -> None:
     owner = rest.post(widgets, widget("owner")).ok()
     rest.post(widgets, owned("child", owner, finalizers=["x.io/hold"])).ok()

@@ -110,7 +110,8 @@ def test_watchers_see_the_deletion_in_two_steps(rest: Rest, widgets: str) -> Non
 def test_preconditions_protect_what_was_not_meant(twins: Twins) -> None:
     path = f"{twins.widgets}/a"
     twins.do("POST", twins.widgets, widget("a"))
-    by_uid = twins.ask("DELETE", path, {"preconditions": {"uid": "other"}}).failed(409, "Conflict")
+    other = {"preconditions": {"uid": "other"}}
+    by_uid = twins.alike(lambda rest: rest.delete(path, other)).failed(409, "Conflict")
     assert "the UID in the precondition (other) does not match" in by_uid["message"]
     for rest in (twins.real, twins.embedded):
         status = rest.delete(path, {"preconditions": {"resourceVersion": "1"}}).failed(409, "Conflict")
@@ -133,7 +134,8 @@ def test_delete_options_may_name_their_kind(rest: Rest, widgets: str) -> None:
 def test_wrong_delete_options_are_refused(twins: Twins) -> None:
     path = f"{twins.widgets}/a"
     twins.do("POST", twins.widgets, widget("a"))
-    twins.ask("DELETE", path, {"propagationPolicy": "Sideways"}).failed(422, "Invalid")
+    sideways = {"propagationPolicy": "Sideways"}
+    twins.alike(lambda rest: rest.delete(path, sideways)).failed(422, "Invalid")
     for rest in (twins.real, twins.embedded):
         rest.delete(path, {"preconditions": 7}).failed(400, "BadRequest")
         rest.delete(path, b"{").failed(400, "BadRequest")
@@ -182,4 +184,4 @@ def test_a_dry_run_answers_and_changes_nothing(twins: Twins) -> None:
 
 
 def test_an_unknown_dry_run_is_refused(twins: Twins) -> None:
-    twins.ask("POST", twins.widgets, widget("a"), dryRun="Some").failed(422, "Invalid")
+    twins.alike(lambda rest: rest.post(twins.widgets, widget("a"), dryRun="Some")).failed(422, "Invalid")

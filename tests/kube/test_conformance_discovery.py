@@ -1,6 +1,5 @@
 """How clients find out what there is (discovery, OpenAPI) and how kubectl shows it (tables)."""
 
-import json
 from typing import Any
 
 import pytest
@@ -152,14 +151,5 @@ def test_errors_are_statuses_also_where_a_table_was_asked(rest: Rest, widgets: s
     rest.get(f"{widgets}/none", accept=TABLE).failed(404, "NotFound")
 
 
-@pytest.mark.parametrize("kind", ["PartialObjectMetadata", "PartialObjectMetadataList"])
-def test_metadata_alone_can_be_asked(rest: Rest, widgets: str, kind: str) -> None:
-    rest.post(widgets, widget("a")).ok()
-    path = f"{widgets}/a" if kind == "PartialObjectMetadata" else widgets
-    answer = rest.get(path, accept=f"application/json;as={kind};v=v1;g=meta.k8s.io").ok()
-    assert (answer["kind"], answer["apiVersion"]) == (kind, "meta.k8s.io/v1")
-    assert "spec" not in json.dumps(answer.get("items", [answer])).replace('"f:spec"', "")
-
-
 def test_an_unknown_accept_header_is_not_acceptable(twins: Twins) -> None:
-    twins.ask("GET", twins.widgets, accept="text/html").failed(406, "NotAcceptable")
+    twins.alike(lambda rest: rest.get(twins.widgets, accept="text/html")).failed(406, "NotAcceptable")

@@ -144,12 +144,6 @@ def test_a_wrong_generate_name_is_refused(rest: Rest, widgets: str) -> None:
     assert "metadata.generateName" in [cause["field"] for cause in status["details"]["causes"]]
 
 
-def test_a_finalizer_without_a_domain_is_warned_of(twins: Twins) -> None:
-    answer = twins.ask("POST", twins.widgets, widget("a", finalizers=["plain"]))
-    assert [warning.startswith("metadata.finalizers:") for warning in answer.warnings] == [True]
-    twins.do("PATCH", f"{twins.widgets}/a", {"metadata": {"finalizers": None}}, content_type=MERGE)
-
-
 def test_only_one_owner_may_be_the_controller(rest: Rest, widgets: str) -> None:
     owners = [
         {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name, "controller": True}

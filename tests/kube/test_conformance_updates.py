@@ -231,3 +231,12 @@ def test_a_wrong_status_is_refused(twins: Twins) -> None:
     status = twins.ask("PATCH", f"{twins.widgets}/a/status", patch, content_type=MERGE).failed(422, "Invalid")
     fields = {cause["field"] for cause in status["details"]["causes"]}
     assert {"status.state", "status.conditions[0].status"} <= fields
+
+
+def test_a_strategic_merge_without_lists_is_a_merge(twins: Twins) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/configmaps"
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": {"x": "y"}}}
+    twins.do("POST", path, body | {"data": {"a": "1", "b": "2"}})
+    change = {"metadata": {"labels": None, "annotations": {"k": "v"}}, "data": {"a": None, "c": "3"}}
+    merged = twins.ask("PATCH", f"{path}/c", change, content_type=STRATEGIC).ok()
+    assert merged["data"] == {"b": "2", "c": "3"}

@@ -22,6 +22,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML = "application/yaml"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 STRING: dict[str, Any] = {"type": "string"}
+Install = Callable[[dict[str, Any]], str]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "embedded-api-server.md"
 
 
@@ -44,17 +45,24 @@ class Sides:
         return self.embedded.code, self.real.code
 
 
-@pytest.mark.parametrize(
-    ("media", "said"),
-    [(APPLY, "server-side apply is not offered"), (STRATEGIC, "strategic merge patch is not offered")],
-)
-def test_server_side_apply_and_strategic_merge_are_left_out(twins: Twins, media: str, said: str) -> None:
+def test_server_side_apply_is_left_out(twins: Twins) -> None:
     path = f"/api/v1/namespaces/{twins.namespace}/configmaps"
     twins.do("POST", path, config_map("c"))
-    options: dict[str, Any] = {"fieldManager": "me", "force": True} if media == APPLY else {}
-    sides = Sides(twins, "PATCH", f"{path}/c", config_map("c"), content_type=media, **options)
+    options: dict[str, Any] = {"content_type": APPLY, "fieldManager": "me", "force": True}
+    sides = Sides(twins, "PATCH", f"{path}/c", config_map("c"), **options)
     assert sides.codes() == (415, 200)
-    assert said in sides.embedded.failed(415, "UnsupportedMediaType")["message"]
+    said = sides.embedded.failed(415, "UnsupportedMediaType")["message"]
+    assert "server-side apply is not offered" in said
+
+
+@pytest.mark.parametrize("change", [{"secrets": [{"name": "s"}]}, {"metadata": {"$patch": "replace"}}])
+def test_strategic_merge_of_lists_and_directives_is_left_out(twins: Twins, change: dict[str, Any]) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/serviceaccounts"
+    twins.do("POST", path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}})
+    embedded = twins.embedded.patch(f"{path}/s", change, STRATEGIC)
+    said = embedded.failed(415, "UnsupportedMediaType")["message"]
+    assert "strategic merge patch of lists is not offered" in said
+    assert twins.real.patch(f"{path}/s", change, STRATEGIC).code != 415
 
 
 def test_field_owners_are_not_recorded(twins: Twins) -> None:
@@ -96,6 +104,90 @@ def test_protobuf_bodies_are_not_read_so_kubectl_create_configmap_fails(kubectl:
     manifest = kubectl.embedded.run(*create, "--dry-run=client", "-o", "yaml").stdout
     applied = kubectl.embedded.run("--namespace", kubectl.namespace, "apply", "-f", "-", stdin=manifest)
     assert applied.stdout == "configmap/c created\n"
+
+
+def test_yaml_bodies_are_not_read(twins: Twins) -> None:
+    body = f"apiVersion: {GROUP}/v1\nkind: Widget\nmetadata: {{name: a}}\n".encode()
+    assert Sides(twins, "POST", twins.widgets, body, content_type=YAML).codes() == (415, 201)
+
+
+def test_metadata_alone_is_not_served(twins: Twins) -> None:
+    media = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    assert Sides(twins, "GET", twins.widgets, accept=media).codes() == (406, 200)
+    both = Sides(twins, "GET", twins.widgets, accept=f"{media},application/json")
+    assert (both.embedded.ok()["kind"], both.real.ok()["kind"]) == ("WidgetList", "PartialObjectMetadataList")
+
+
+def test_nothing_is_warned_of(twins: Twins) -> None:
+    """Unknown fields, fields given twice (which Strict refuses, on the real side), finalizers of nobody."""
+    twice = json.dumps(widget("a", {"size": 4})).replace('"size": 4', '"size": 4, "size": 5').encode()
+    for body in (widget("a", {"nope": 1}), twice, widget("a", finalizers=["plain"])):
+        sides = Sides(twins, "POST", twins.widgets, body, fieldValidation="Warn", dryRun="All")
+        assert sides.codes() == (201, 201)
+        assert (len(sides.embedded.warnings), len(sides.real.warnings)) == (0, 1)
+    assert Sides(twins, "POST", twins.widgets, twice, fieldValidation="Strict").codes() == (201, 400)
+    assert twins.embedded.get(f"{twins.widgets}/a").ok()["spec"]["size"] == 5
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+def test_dependents_are_deleted_in_the_background_only(twins: Twins, policy: str) -> None:
+    twins.do("POST", twins.widgets, widget("a"))
+    sides = Sides(twins, "DELETE", f"{twins.widgets}/a", {"propagationPolicy": policy})
+    assert sides.codes() == (422, 200)
+    assert "propagationPolicy" in sides.embedded.failed(422, "Invalid")["message"]
+
+
+def test_a_deletion_that_is_done_answers_with_a_status(twins: Twins) -> None:
+    path = f"/api/v1/namespaces/{twins.namespace}/serviceaccounts"
+    twins.do("POST", path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}})
+    sides = Sides(twins, "DELETE", f"{path}/s")
+    assert (sides.embedded.ok()["kind"], sides.real.ok()["kind"]) == ("Status", "ServiceAccount")
+
+
+def test_crds_are_checked_less(twins: Twins, gap: Install) -> None:
+    """A schema need not be structural, and of the names only the kind is compared: at once, with a 422."""
+    loose = crd("Loose", [version("v1", _limited(x={"minimum": 1}))])
+    assert Sides(twins, "POST", CRDS, loose, dryRun="All").codes() == (201, 422)
+    gap(_limited(a=STRING))
+    taken = crd("Gap", [version("v1", _limited(a=STRING))])
+    taken["spec"]["names"]["plural"] = "others"
+    taken["metadata"]["name"] = f"others.{GROUP}"
+    sides = Sides(twins, "POST", CRDS, taken, dryRun="All")
+    assert sides.codes() == (422, 201)
+    assert sides.embedded.failed(422, "Invalid")["details"]["causes"][0]["field"] == "spec.names.kind"
+
+
+OTHER_WORDS: dict[str, dict[str, Any]] = {
+    "query": {"resourceVersionMatch": "Sometimes", "resourceVersion": "1"},
+    "limit": {"limit": "many"},
+    "accept": {"accept": "text/html"},
+}
+
+
+@pytest.mark.parametrize("options", OTHER_WORDS.values(), ids=OTHER_WORDS)
+def test_requests_are_refused_in_other_words(twins: Twins, options: dict[str, Any]) -> None:
+    twins.alike(lambda rest: rest.get(twins.widgets, **options))
+    sides = Sides(twins, "GET", twins.widgets, **options)
+    assert sides.embedded.json["message"] != sides.real.json["message"]
+
+
+ODD: dict[str, tuple[str, str, Any, dict[str, Any], tuple[int, int]]] = {
+    "put-of-words": ("PUT", "/a", widget("a", resourceVersion="words"), {}, (409, 500)),
+    "watch-of-words": ("GET", "", None, {"watch": "true", "resourceVersion": "words"}, (400, 500)),
+    "initial-events": ("GET", "", None, {"watch": "true", "sendInitialEvents": "true"}, (200, 422)),
+    "watch-exact": ("GET", "", None, {"watch": "true", "resourceVersionMatch": "Exact"}, (200, 422)),
+    "put-collection": ("PUT", "", widget("a"), {}, (405, 400)),
+    "annotations": ("POST", "", widget("b", annotations={"x": "y" * 262144}), {}, (201, 422)),
+}
+
+
+@pytest.mark.parametrize(("method", "suffix", "body", "query", "codes"), ODD.values(), ids=ODD)
+def test_odd_requests_have_other_codes(
+    twins: Twins, method: str, suffix: str, body: Any, query: dict[str, Any], codes: tuple[int, int]
+) -> None:
+    twins.do("POST", twins.widgets, widget("a"))
+    timeout = {"timeoutSeconds": 1} if "watch" in query else {}
+    assert Sides(twins, method, twins.widgets + suffix, body, **query, **timeout).codes() == codes
 
 
 def test_core_kinds_are_not_validated(twins: Twins) -> None:
@@ -226,7 +318,6 @@ GAPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "pattern": (_limited(a=STRING | {"pattern": "^[[:alpha:]]$"}), {"a": "1"}),
     "function": (_limited(a=STRING | {"maxLength": 9} | _rule("quantity(self).isInteger()")), {"a": "1.5"}),
 }
-Install = Callable[[dict[str, Any]], str]
 
 
 @pytest.fixture

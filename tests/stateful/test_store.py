@@ -17,7 +17,7 @@ from subnetes.apiserver.store import Busy, Change, Exists, Expired, Missing, Row
 RESOURCES = st.sampled_from(["pods", "nodes"])
 # `a-b/` sorts before `a/`, which a comparison of namespace and name, one by one, would get wrong.
 KEYS = st.sampled_from(["a/x", "a/y", "a-b/x", "b/x", "b/xy", "lone"])
-PREFIXES = st.sampled_from(["", "a/", "a-b/", "b/", "c/"])
+SPANS = st.sampled_from(["", "a/", "a-b/", "b/", "c/", "b/x", "lone"])  # everything, namespaces, one key
 NUMBERS = st.integers(0, 9)
 
 
@@ -45,11 +45,13 @@ class Model:
         self.states.append(state)
         self.changes.append(Change(self.revision, resource, key, value, deleted, before))
 
-    def listed(self, resource: str, prefix: str, at: int) -> list[tuple[str, bytes]]:
+    def listed(self, resource: str, span: str, at: int) -> list[tuple[str, bytes]]:
         state = self.states[at]
-        return sorted(
-            (key, v) for (res, key), v in state.items() if res == resource and key.startswith(prefix)
-        )
+        return sorted((key, v) for (res, key), v in state.items() if res == resource and within(key, span))
+
+
+def within(key: str, span: str) -> bool:
+    return key == span if span and not span.endswith("/") else key.startswith(span)
 
 
 def value(rv: int, number: int) -> bytes:
@@ -100,18 +102,18 @@ class StoreAgainstModel(RuleBasedStateMachine):
         assert (row.rv, row.value) == (rv, value(rv, number))
         self.model.write(resource, row.key, row.value, deleted=deleted)
 
-    @rule(resource=RESOURCES, prefix=PREFIXES, back=st.integers(0, 12), limit=st.none() | st.integers(1, 3))
-    def list_in_pages(self, resource: str, prefix: str, back: int, limit: int | None) -> None:
+    @rule(resource=RESOURCES, span=SPANS, back=st.integers(0, 12), limit=st.none() | st.integers(1, 3))
+    def list_in_pages(self, resource: str, span: str, back: int, limit: int | None) -> None:
         at = max(0, self.model.revision - back)
         if at < self.model.compacted:
             with pytest.raises(Expired):
-                self.store.scan(resource, prefix, at=at)
+                self.store.scan(resource, span, at=at)
             return
-        expected = self.model.listed(resource, prefix, at)
+        expected = self.model.listed(resource, span, at)
         seen: list[tuple[str, bytes]] = []
         after = ""
         while True:
-            page = self.store.scan(resource, prefix, at=at, after=after, limit=limit)
+            page = self.store.scan(resource, span, at=at, after=after, limit=limit)
             seen += [(row.key, row.value) for row in page.rows]
             assert page.revision == at
             assert page.remaining == len(expected) - len(seen)
@@ -120,19 +122,19 @@ class StoreAgainstModel(RuleBasedStateMachine):
             after = page.rows[-1].key
         assert seen == expected
 
-    @rule(resource=RESOURCES, prefix=PREFIXES, back=st.integers(0, 12))
-    def resume_a_watch(self, resource: str, prefix: str, back: int) -> None:
+    @rule(resource=RESOURCES, span=SPANS, back=st.integers(0, 12))
+    def resume_a_watch(self, resource: str, span: str, back: int) -> None:
         since = max(0, self.model.revision - back)
         if since < self.model.compacted:
             with pytest.raises(Expired):
-                self.store.changes(since, resource, prefix)
+                self.store.changes(since, resource, span)
             return
         expected = [
             change
             for change in self.model.changes
-            if change.rv > since and change.resource == resource and change.key.startswith(prefix)
+            if change.rv > since and change.resource == resource and within(change.key, span)
         ]
-        assert self.store.changes(since, resource, prefix) == expected
+        assert self.store.changes(since, resource, span) == expected
 
     @rule(back=st.integers(0, 6))
     def compact(self, back: int) -> None:

@@ -13,27 +13,17 @@ from subnetes.apiserver.store import Busy
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m subnetes.apiserver", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, help="where objects, certificates and tokens are kept")
-    parser.add_argument("--ephemeral", action="store_true", help="keep nothing")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--data-dir", dest="data", type=Path, help="keeps objects, certificates and tokens")
+    where.add_argument("--ephemeral", dest="data", action="store_const", const=None, help="keep nothing")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: loopback)")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--kubeconfig", type=Path, help="where to write it, once the server is ready")
     parser.add_argument("--bookmark-seconds", type=float, default=60)
     parser.add_argument("--history-seconds", type=float, default=300)
-    given = parser.parse_args()
-    if not given.ephemeral and given.data_dir is None:
-        parser.error("--data-dir or --ephemeral is needed")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    config = Config(
-        data=None if given.ephemeral else given.data_dir,
-        host=given.host,
-        port=given.port,
-        kubeconfig=given.kubeconfig,
-        bookmark_seconds=given.bookmark_seconds,
-        history_seconds=given.history_seconds,
-    )
     try:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(Config(**vars(parser.parse_args()))))
     except Busy as problem:
         sys.exit(str(problem))
 

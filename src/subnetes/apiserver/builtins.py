@@ -5,20 +5,18 @@ through typed structs. `registry.py` serves them, `admission.py` obeys their rul
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from subnetes.api.resource import Resource
-from subnetes.apiserver import names
-from subnetes.apiserver.metadata import NameRule, Object
+from subnetes.apiserver.metadata import LABEL, SUBDOMAIN, NameRule, Object
 from subnetes.apiserver.resources import Column, Served
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 INITIAL_NAMESPACES = (*PROTECTED_NAMESPACES, "kube-node-lease")
-
-Prepare = Callable[[Object, Object | None], None]
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", False)
 
 
 def _as_it_is(_new: Object, _old: Object | None) -> None:
@@ -29,19 +27,16 @@ def _as_it_is(_new: Object, _old: Object | None) -> None:
 class Rules:
     """What is particular about writing a kind; the defaults are a core kind's."""
 
-    name: NameRule = names.subdomain
-    prepare: Prepare = _as_it_is  # completes what will be stored, given what was
+    name: NameRule = SUBDOMAIN
+    prepare: Callable[[Object, Object | None], None] = _as_it_is  # completes the new state, given the old
     generation: bool = False  # counted: one higher at each change beyond metadata and status
     needs_version: bool = False  # an update without a resourceVersion is refused
-    created_with_status: bool = False  # a creator may set status, though it is a subresource
-    status_with_metadata: bool = True  # a write of /status may change labels, annotations and finalizers
+    status_apart: bool = False  # a creator cannot set status, and a write of /status changes nothing else
     mark: Callable[[Object], None] | None = None  # a container: what a deletion notes before it is emptied
-    answers_deleted: bool = False  # DELETE answers with the object rather than a Status
     graceful: bool = False  # DELETE waits for somebody (kubelet) to confirm
-    deletes_collection: bool = True
 
 
-CUSTOM = Rules(generation=True, needs_version=True, status_with_metadata=False)
+CUSTOM = Rules(generation=True, needs_version=True, status_apart=True)
 
 
 def _namespace(new: Object, old: Object | None) -> None:
@@ -85,13 +80,13 @@ class Builtin:
 
 def _builtin(
     resource: Resource,
-    short: str,
     rules: Rules,
+    columns: Mapping[str, str],  # name → path; a name in brackets is shown with -o wide
     fields: str = "",
-    columns: tuple[Column, ...] = (),
+    short: str = "",
     **more: Any,
 ) -> Builtin:
-    age = Column("Age", "date", ".metadata.creationTimestamp")
+    shown = {**columns, "Age": ".metadata.creationTimestamp"}
     served = Served(
         resource=resource,
         singular=resource.kind.lower(),
@@ -99,80 +94,52 @@ def _builtin(
         short_names=tuple(short.split()),
         storage_version=resource.version,
         selectable_fields=tuple(fields.split()),
-        columns=(*columns, age),
+        columns=tuple(_column(name, path) for name, path in shown.items()),
         **more,
     )
     return Builtin(served, rules)
 
 
-def _core(kind: str, plural: str, *, namespaced: bool = True) -> Resource:
-    return Resource("", "v1", kind, plural, namespaced)
+def _column(name: str, path: str) -> Column:
+    kind = "date" if path.endswith("Timestamp") else "string"
+    return Column(name.strip("()"), kind, path, priority=int(name.startswith("(")))
 
 
+def _core(kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource("", "v1", kind, f"{kind.lower()}s", namespaced)
+
+
+_NODE_COLUMNS = {
+    "Ready": '.status.conditions[?(@.type=="Ready")].status',
+    "Version": ".status.nodeInfo.kubeletVersion",
+}
+_POD_COLUMNS = {"Status": ".status.phase", "(IP)": ".status.podIP", "(Node)": ".spec.nodeName"}
+_POD_FIELDS = """spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork
+    status.phase status.podIP status.nominatedNodeName"""
+_EVENT_COLUMNS = {
+    "Last Seen": ".lastTimestamp",
+    "Type": ".type",
+    "Reason": ".reason",
+    "Object": ".involvedObject.name",
+    "Message": ".message",
+}
 _EVENT_FIELDS = """involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid
     involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath
     reason reportingComponent source type"""
-_POD_FIELDS = """spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork
-    status.phase status.podIP status.nominatedNodeName"""
+_NAMESPACE_RULES = Rules(LABEL, _namespace, mark=_mark_namespace)
+_POD_RULES = Rules(prepare=_pod, generation=True, graceful=True)
+_LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases")
+_STATUS: Mapping[str, Any] = {"status_subresource": True}
 
 BUILTINS = (
-    _builtin(
-        _core("Namespace", "namespaces", namespaced=False),
-        "ns",
-        Rules(names.label, _namespace, mark=_mark_namespace, answers_deleted=True, deletes_collection=False),
-        "status.phase",
-        (Column("Status", "string", ".status.phase"),),
-        status_subresource=True,
-    ),
-    _builtin(
-        _core("Node", "nodes", namespaced=False),
-        "no",
-        Rules(created_with_status=True),
-        "spec.unschedulable",
-        (
-            Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
-            Column("Version", "string", ".status.nodeInfo.kubeletVersion"),
-        ),
-        status_subresource=True,
-    ),
-    _builtin(
-        _core("Pod", "pods"),
-        "po",
-        Rules(prepare=_pod, generation=True, answers_deleted=True, graceful=True),
-        _POD_FIELDS,
-        (
-            Column("Status", "string", ".status.phase"),
-            Column("IP", "string", ".status.podIP", priority=1),
-            Column("Node", "string", ".spec.nodeName", priority=1),
-        ),
-        status_subresource=True,
-        categories=("all",),
-    ),
-    _builtin(
-        _core("Secret", "secrets"), "", Rules(prepare=_secret), "type", (Column("Type", "string", ".type"),)
-    ),
-    _builtin(_core("ConfigMap", "configmaps"), "cm", Rules()),
-    _builtin(
-        _core("Event", "events"),
-        "ev",
-        Rules(),
-        _EVENT_FIELDS,
-        (
-            Column("Last Seen", "date", ".lastTimestamp"),
-            Column("Type", "string", ".type"),
-            Column("Reason", "string", ".reason"),
-            Column("Object", "string", ".involvedObject.name"),
-            Column("Message", "string", ".message"),
-        ),
-    ),
-    _builtin(_core("ServiceAccount", "serviceaccounts"), "sa", Rules(answers_deleted=True)),
-    _builtin(
-        Resource("coordination.k8s.io", "v1", "Lease", "leases"),
-        "",
-        Rules(needs_version=True),
-        "",
-        (Column("Holder", "string", ".spec.holderIdentity"),),
-    ),
+    _builtin(NAMESPACE, _NAMESPACE_RULES, {"Status": ".status.phase"}, "status.phase", "ns", **_STATUS),
+    _builtin(_core("Node", namespaced=False), Rules(), _NODE_COLUMNS, "spec.unschedulable", "no", **_STATUS),
+    _builtin(_core("Pod"), _POD_RULES, _POD_COLUMNS, _POD_FIELDS, "po", categories=("all",), **_STATUS),
+    _builtin(_core("Secret"), Rules(prepare=_secret), {"Type": ".type"}, "type"),
+    _builtin(_core("ConfigMap"), Rules(), {}, short="cm"),
+    _builtin(_core("Event"), Rules(), _EVENT_COLUMNS, _EVENT_FIELDS, "ev"),
+    _builtin(_core("ServiceAccount"), Rules(), {}, short="sa"),
+    _builtin(_LEASE, Rules(needs_version=True), {"Holder": ".spec.holderIdentity"}),
 )
 DEFINITIONS = Served(
     resource=Resource(

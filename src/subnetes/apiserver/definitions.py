@@ -4,7 +4,7 @@ Pure; `registry.py` keeps the result, `admission.py` calls `prepare` and `proble
 Structural rules beyond these are left to a real API server, which checks our generated CRDs in the tests.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,53 +57,34 @@ class Endpoint:
 def problems(crd: Object, old: Object | None) -> list[Cause]:
     spec = crd.get("spec") or {}
     crd_names, versions = spec.get("names") or {}, spec.get("versions") or []
-    name = crd["metadata"].get("name", "")
     absent = [f"spec.{key}" for key in ("group", "scope", "versions") if not spec.get(key)]
     absent += [f"spec.names.{key}" for key in ("plural", "kind") if not crd_names.get(key)]
+    absent += [
+        f"spec.versions[{index}].schema.openAPIV3Schema"
+        for index, version in enumerate(versions)
+        if not (version.get("schema") or {}).get("openAPIV3Schema")
+    ]
     if absent:
         return [causes.required((None, path)) for path in absent]
-    found: list[Cause] = []
-    if name != f"{crd_names['plural']}.{spec['group']}":
-        found.append(
-            causes.invalid((None, "metadata.name"), name, 'must be spec.names.plural+"."+spec.group')
-        )
-    if spec["scope"] not in ("Namespaced", "Cluster"):
-        found.append(causes.unsupported((None, "spec.scope"), spec["scope"], ["Cluster", "Namespaced"]))
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        why = "must have exactly one version marked as storage version"
-        found.append(causes.invalid((None, "spec.versions"), [v.get("name") for v in versions], why))
-    for index, version in enumerate(versions):
-        path = (None, f"spec.versions[{index}].schema.openAPIV3Schema")
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        found += _unstructured(schema, path) if schema else [causes.required(path)]
-    return found + (_changed(spec, old["spec"]) if old else []) + _lost_versions(crd)
-
-
-def _unstructured(schema: Object, path: causes.Path) -> list[Cause]:
-    """Every value needs a type, or nobody could prune or default it."""
-    untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
-    found: list[Cause] = []
-    if not schema.get("type") and not any(schema.get(key) for key in untyped):
-        found.append(causes.required((path, "type"), "must not be empty for specified object fields"))
-    for name, below in (schema.get("properties") or {}).items():
-        found += _unstructured(below, ((path, "properties"), causes.Key(name)))
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict):
-            found += _unstructured(schema[key], (path, key))
-    return found
+    name, scope = crd["metadata"].get("name"), spec["scope"]
+    stored = [version["name"] for version in versions if version.get("storage")]
+    right_name, one_storage = f"{crd_names['plural']}.{spec['group']}", len(stored) == 1
+    checks = (
+        ("metadata.name", name, name == right_name, 'must be spec.names.plural+"."+spec.group'),
+        ("spec.scope", scope, scope in ("Namespaced", "Cluster"), "must be Cluster or Namespaced"),
+        ("spec.versions", stored, one_storage, "must have exactly one version marked as storage version"),
+    )
+    found = [causes.invalid((None, path), value, words) for path, value, fine, words in checks if not fine]
+    return found + _lost_versions(crd) + (_changed(spec, old["spec"]) if old else [])
 
 
 def _lost_versions(crd: Object) -> list[Cause]:
     """A version that objects may be stored in has to stay until they were rewritten."""
     declared = {version["name"] for version in crd["spec"]["versions"]}
     stored = (crd.get("status") or {}).get("storedVersions", [])
-    why = (
-        "missing from spec.versions; {0} was previously a storage version, and must remain in spec.versions "
-        "until a storage migration ensures no data remains persisted in {0} and removes {0} from "
-        "status.storedVersions"
-    )
+    why = "missing from spec.versions, although objects may be stored in it"
     return [
-        causes.invalid((None, f"status.storedVersions[{index}]"), version, why.format(version))
+        causes.invalid((None, f"status.storedVersions[{index}]"), version, why)
         for index, version in enumerate(stored)
         if version not in declared
     ]
@@ -130,39 +111,32 @@ def prepare(new: Object, _old: Object | None) -> None:
 
 def _mark(crd: Object) -> None:
     """A deleted CRD waits until the collector has deleted its objects."""
-    finalizers = crd["metadata"].get("finalizers", [])
-    crd["metadata"]["finalizers"] = [*finalizers, CLEANUP] if CLEANUP not in finalizers else finalizers
+    crd["metadata"]["finalizers"] = [*crd["metadata"].get("finalizers", []), CLEANUP]
 
 
-RULES = Rules(prepare=prepare, generation=True, needs_version=True, mark=_mark)
+RULES = Rules(prepare=prepare, generation=True, needs_version=True, status_apart=True, mark=_mark)
 
 
-def status(crd: Object, others: Iterable[Object], now: str) -> Object:
-    """What the server says about a CRD: whether its names are free, and which versions were ever stored."""
+def status(crd: Object, now: str) -> Object:
+    """What the server says about a CRD: that it serves it, and which versions were ever stored."""
     spec, before = crd["spec"], crd.get("status") or {}
-    conflict = _name_conflict(spec, others)
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
     stored = before.get("storedVersions") or []
-    accepted = _condition("NamesAccepted", not conflict, conflict or ("NoConflicts", "no conflicts found"))
-    reason = ("NotAccepted", "not all names are accepted")
-    established = _condition(
-        "Established",
-        not conflict,
-        reason if conflict else ("InitialNamesAccepted", "the initial names have been accepted"),
-    )
-    conditions = [_since(each, before.get("conditions", []), now) for each in (accepted, established)]
+    conditions = [
+        {"type": kind, "status": "True", "reason": reason, "message": text, "lastTransitionTime": now}
+        for kind, reason, text in _CONDITIONS
+    ]
     return {
-        "conditions": conditions,
-        "acceptedNames": before.get("acceptedNames", {"plural": "", "kind": ""})
-        if conflict
-        else spec["names"],
+        "conditions": before.get("conditions") or conditions,
+        "acceptedNames": spec["names"],
         "storedVersions": stored if storage in stored else [*stored, storage],
     }
 
 
-def established(crd: Object) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions", [])
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+_CONDITIONS = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
 
 
 def endpoints(crd: Object, since: int) -> list[Endpoint]:
@@ -187,20 +161,16 @@ def endpoints(crd: Object, since: int) -> list[Endpoint]:
 
 
 def _served(spec: Object, version: Object, storage: str) -> Served:
-    crd_names = spec["names"]
+    names, scope = spec["names"], spec["scope"]
     declared = version.get("additionalPrinterColumns")
     return Served(
         resource=Resource(
-            spec["group"],
-            version["name"],
-            crd_names["kind"],
-            crd_names["plural"],
-            spec["scope"] == "Namespaced",
+            spec["group"], version["name"], names["kind"], names["plural"], scope == "Namespaced"
         ),
-        singular=crd_names["singular"],
-        list_kind=crd_names["listKind"],
-        short_names=tuple(crd_names.get("shortNames", ())),
-        categories=tuple(crd_names.get("categories", ())),
+        singular=names["singular"],
+        list_kind=names["listKind"],
+        short_names=tuple(names.get("shortNames", ())),
+        categories=tuple(names.get("categories", ())),
         status_subresource="status" in version.get("subresources", {}),
         storage_version=storage,
         columns=tuple(map(_column, declared)) if declared else (_AGE,),
@@ -210,50 +180,5 @@ def _served(spec: Object, version: Object, storage: str) -> Served:
 
 
 def _column(declared: Object) -> Column:
-    return Column(
-        name=declared["name"],
-        type=declared["type"],
-        json_path=declared["jsonPath"],
-        description=declared.get("description", ""),
-        format=declared.get("format", ""),
-        priority=declared.get("priority", 0),
-    )
-
-
-def _name_conflict(spec: Object, others: Iterable[Object]) -> tuple[str, str] | None:
-    """The reason and message if another CRD of the group has one of these names."""
-    taken: set[str] = set()
-    kinds: set[str] = set()
-    for other in others:
-        accepted = (other.get("status") or {}).get("acceptedNames", {})
-        if other["spec"]["group"] == spec["group"]:
-            taken |= {
-                accepted.get("plural", ""),
-                accepted.get("singular", ""),
-                *accepted.get("shortNames", ()),
-            }
-            kinds |= {accepted.get("kind", ""), accepted.get("listKind", "")}
-    crd_names = spec["names"]
-    checks = (
-        ("PluralConflict", [crd_names["plural"]], taken),
-        ("SingularConflict", [crd_names["singular"]], taken),
-        ("ShortNamesConflict", crd_names.get("shortNames", []), taken),
-        ("KindConflict", [crd_names["kind"]], kinds),
-        ("ListKindConflict", [crd_names["listKind"]], kinds),
-    )
-    found = [
-        (reason, f'"{each}" is already in use')
-        for reason, wanted, used in checks
-        for each in wanted
-        if each in used
-    ]
-    return found[0] if found else None
-
-
-def _condition(kind: str, true: bool, why: tuple[str, str]) -> Object:
-    return {"type": kind, "status": "True" if true else "False", "reason": why[0], "message": why[1]}
-
-
-def _since(condition: Object, before: list[Object], now: str) -> Object:
-    same = [old for old in before if (old["type"], old["status"]) == (condition["type"], condition["status"])]
-    return condition | {"lastTransitionTime": same[0]["lastTransitionTime"] if same else now}
+    optional = {key: declared[key] for key in ("description", "format", "priority") if key in declared}
+    return Column(declared["name"], declared["type"], declared["jsonPath"], **optional)

@@ -26,17 +26,15 @@ Matches = Callable[[Mapping[str, Any]], bool]
 QUEUE_LIMIT = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class Event:
     """One thing that a watcher sees; shared by all who see it, with the forms it was encoded in."""
 
-    __slots__ = ("_line", "encoded", "rv", "type", "value")
-
-    def __init__(self, kind: str, rv: int, value: bytes) -> None:
-        self.type = kind
-        self.rv = rv
-        self.value = value
-        self.encoded: dict[object, asyncio.Future[bytes]] = {}
-        self._line = b""
+    type: str
+    rv: int
+    value: bytes
+    encoded: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)  # by version
+    _line: bytes = b""
 
     def line(self) -> bytes:
         """The event as it is stored, which is how nearly everybody wants it."""
@@ -72,27 +70,20 @@ class Transition:
         existed = self.change.before is not None
         before = existed and (matches is None or matches(self.old or {}))
         after = not self.change.deleted and (matches is None or matches(self.new))
-        if before and after:
-            return self._event("MODIFIED")
-        if after:
-            return self._event("ADDED")
-        if before:
-            return self._event("DELETED" if self.change.deleted else "LEFT")
-        return None
+        if not before and not after:
+            return None
+        return self._event("DELETED" if not after else "MODIFIED" if before else "ADDED")
 
-    def _event(self, name: str) -> Event:
-        if name not in self._events:
-            self._events[name] = self._left() if name == "LEFT" else self._plain(name)
-        return self._events[name]
+    def _event(self, kind: str) -> Event:
+        if kind not in self._events:
+            left = kind == "DELETED" and not self.change.deleted
+            self._events[kind] = Event(kind, self.change.rv, self._last() if left else self.change.value)
+        return self._events[kind]
 
-    def _plain(self, name: str) -> Event:
-        return Event(name, self.change.rv, self.change.value)
-
-    def _left(self) -> Event:
+    def _last(self) -> bytes:
         """It no longer matches: its watchers see the state that they knew go, under the new revision."""
-        last = dict(self.old or {})
-        last["metadata"] = {**last["metadata"], "resourceVersion": str(self.change.rv)}
-        return Event("DELETED", self.change.rv, orjson.dumps(last))
+        old = self.old or {}
+        return orjson.dumps({**old, "metadata": {**old["metadata"], "resourceVersion": str(self.change.rv)}})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,38 +6,37 @@ told to the listeners in order and before anything else can happen: the hub, the
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
-from subnetes.apiserver import admission, definitions
-from subnetes.apiserver.admission import DeleteOptions, Draft
-from subnetes.apiserver.builtins import CRDS, PROTECTED_NAMESPACES
+from subnetes.apiserver import admission, causes, definitions
+from subnetes.apiserver.admission import DeleteOptions
+from subnetes.apiserver.builtins import CRDS, NAMESPACE, PROTECTED_NAMESPACES
 from subnetes.apiserver.conversion import Converter
 from subnetes.apiserver.definitions import Endpoint, Stored
 from subnetes.apiserver.metadata import Object
 from subnetes.apiserver.registry import Registry
-from subnetes.apiserver.status import Failure, already_exists, conflict, forbidden, not_found
+from subnetes.apiserver.status import already_exists, conflict, forbidden, invalid, not_found
 from subnetes.apiserver.store import Change, Exists, Missing, Row, Stale, Store
 
 Listener = Callable[[Change, Object, Object | None], None]
-Edit = Callable[[Object], Draft]
+Edit = Callable[[Object], Object]
 ATTEMPTS = 10  # a patch is applied again when another write came between, as often as the real server does it
 
 
+@dataclass(frozen=True, slots=True)
 class Objects:
-    def __init__(self, store: Store, registry: Registry, converter: Converter) -> None:
-        self.store = store
-        self.registry = registry
-        self.converter = converter
-        self.listeners: list[Listener] = []
+    store: Store
+    registry: Registry
+    converter: Converter
+    listeners: list[Listener] = field(default_factory=list)
 
     def row(self, endpoint: Endpoint, namespace: str, name: str) -> Row:
         row = self.store.get(endpoint.served.key, endpoint.key(namespace, name))
         if row is None:
-            resource = endpoint.served.resource
-            raise not_found(resource.plural, resource.group, name)
+            raise not_found(endpoint.served.resource, name)
         return row
 
     async def render(self, endpoint: Endpoint, rows: Sequence[Stored]) -> list[bytes]:
@@ -60,11 +59,8 @@ class Objects:
         self._check_home(endpoint, namespace, draft["metadata"].get("name", ""))
         if namespace:
             draft["metadata"]["namespace"] = namespace
-        obj = admission.created(endpoint, draft, admission.timestamp(_now()), str(uuid.uuid4()))
-        resource, name = endpoint.served.resource, obj["metadata"]["name"]
-        if endpoint.terminating:
-            why = "create not allowed while custom resource definition is terminating"
-            raise forbidden(resource.plural, resource.group, name, why)
+        obj = admission.created(endpoint, draft, _now(), str(uuid.uuid4()))
+        name = obj["metadata"]["name"]
         stored = await self._storable(endpoint, obj)
         key = endpoint.key(namespace, name)
         if dry and self.store.get(endpoint.served.key, key) is None:
@@ -72,8 +68,10 @@ class Objects:
         try:
             row = self.store.create(endpoint.served.key, key, stored)
         except Exists:
-            raise self._taken(endpoint, key, name) from None
-        self._announce(endpoint, row, stored, None)
+            taken = orjson.loads(self.row(endpoint, namespace, name).value)
+            before = "object is being deleted: " if admission.is_terminating(taken) else ""
+            raise already_exists(endpoint.served.resource, name, before) from None
+        self._announce(Change(row.rv, endpoint.served.key, key, row.value, False, None), stored, None)
         return (await self.render(endpoint, [row]))[0]
 
     async def update(
@@ -87,12 +85,11 @@ class Objects:
         dry: bool = False,
     ) -> bytes:
         """Change an object with `edit`, which may be called again if another write came between."""
+        apply = admission.status_updated if status else admission.updated
         for _ in range(ATTEMPTS):
             row = self.row(endpoint, namespace, name)
             old = (await self.decode(endpoint, [row]))[0]
-            draft = edit(orjson.loads(orjson.dumps(old)))
-            apply = admission.status_updated if status else admission.updated
-            new = apply(endpoint, draft.obj, old)
+            new = apply(endpoint, edit(orjson.loads(orjson.dumps(old))), old)
             if new == old and endpoint.are_current([row]):
                 return row.value
             stored = await self._storable(endpoint, new)
@@ -103,84 +100,69 @@ class Objects:
             except (Stale, Missing):
                 continue
             return (await self.render(endpoint, [written]))[0]
-        resource = endpoint.served.resource
-        raise conflict(resource.plural, resource.group, name)
+        raise conflict(endpoint.served.resource, name)
 
     def delete(self, endpoint: Endpoint, row: Row, options: DeleteOptions) -> tuple[Row, bool]:
         """The object as it is after the request, and whether it is gone."""
         old = orjson.loads(row.value)
         name = old["metadata"]["name"]
-        if endpoint.served.key == "namespaces" and name in PROTECTED_NAMESPACES:
-            raise forbidden("namespaces", "", name, "this namespace may not be deleted")
-        admission.check_preconditions(endpoint, old["metadata"], options)
-        new = admission.deleted(endpoint, old, options, _now())
+        if endpoint.served.resource == NAMESPACE and name in PROTECTED_NAMESPACES:
+            raise forbidden(NAMESPACE, name, "this namespace may not be deleted")
+        admission.check_preconditions(endpoint, old["metadata"], options.preconditions)
+        new = admission.deleted(endpoint, old, options, datetime.now(UTC))
         gone = admission.is_finished(new)
-        if options.dry or (new == old and not gone):
+        if options.dry_run or (new == old and not gone):
             return Row(row.rv, row.key, orjson.dumps(new)), gone
-        commit = self.store.delete if gone else self.store.update
-        written = commit(endpoint.served.key, row.key, new, row.rv)
-        self._announce(endpoint, written, new, old, deleted=gone, before=row.value)
-        return written, gone
+        return self._commit(endpoint, row, new, old, gone), gone
 
     def replace(self, endpoint: Endpoint, row: Row, stored: Object) -> Row:
         """Store a new state, or end the object if that was all that its deletion waited for."""
         old = orjson.loads(row.value)
-        gone = admission.ends(stored)
-        if not gone and stored == old:
-            return row
+        gone = admission.is_terminating(stored) and admission.is_finished(stored)
+        return row if stored == old and not gone else self._commit(endpoint, row, stored, old, gone)
+
+    def _commit(self, endpoint: Endpoint, row: Row, new: Object, old: Object, gone: bool) -> Row:
+        resource = endpoint.served.key
         commit = self.store.delete if gone else self.store.update
-        written = commit(endpoint.served.key, row.key, stored, row.rv)
-        self._announce(endpoint, written, stored, old, deleted=gone, before=row.value)
+        written = commit(resource, row.key, new, row.rv)
+        self._announce(Change(written.rv, resource, row.key, written.value, gone, row.value), new, old)
         return written
+
+    def _announce(self, change: Change, new: Object, old: Object | None) -> None:
+        for listener in self.listeners:
+            listener(change, new, old)
 
     async def _storable(self, endpoint: Endpoint, obj: Object) -> Object:
         """The object in the storage version, its apiVersion first (`Endpoint.are_current` looks there)."""
         if endpoint.served.key == CRDS:
-            now = admission.timestamp(_now())
-            obj["status"] = definitions.status(obj, self.registry.others(obj), now)
+            self._check_kind_is_free(obj)
+            obj["status"] = definitions.status(obj, _now())
         converted = (await self.converter.convert(endpoint, [obj], endpoint.stored))[0]
         return {"apiVersion": endpoint.stored, "kind": converted["kind"]} | converted
 
-    def _announce(
-        self,
-        endpoint: Endpoint,
-        row: Row,
-        new: Object,
-        old: Object | None,
-        *,
-        deleted: bool = False,
-        before: bytes | None = None,
-    ) -> None:
-        change = Change(row.rv, endpoint.served.key, row.key, row.value, deleted, before)
-        for listener in self.listeners:
-            listener(change, new, old)
-
-    def _taken(self, endpoint: Endpoint, key: str, name: str) -> Failure:
-        resource = endpoint.served.resource
-        failure = already_exists(resource.plural, resource.group, name)
-        row = self.store.get(endpoint.served.key, key)
-        if row is not None and admission.is_terminating(orjson.loads(row.value)):
-            failure.message = f"object is being deleted: {failure.message}"
-        return failure
+    def _check_kind_is_free(self, crd: Object) -> None:
+        group, kind, name = crd["spec"]["group"], crd["spec"]["names"]["kind"], crd["metadata"]["name"]
+        other = self.registry.of_kind(group, kind)
+        if other is not None and other.served.key != name:
+            cause = causes.invalid((None, "spec.names.kind"), kind, f"already in use by {other.served.key}")
+            raise invalid(crd["kind"], "apiextensions.k8s.io", name, [cause])
 
     def _check_home(self, endpoint: Endpoint, namespace: str, name: str) -> None:
-        """A namespaced object needs a namespace that is there to stay."""
-        if not endpoint.served.resource.namespaced:
+        """A new object needs a definition and a namespace that are there to stay."""
+        resource = endpoint.served.resource
+        if endpoint.terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource, name, why)
+        if not resource.namespaced:
             return
         row = self.store.get("namespaces", namespace)
         if row is None:
-            raise not_found("namespaces", "", namespace)
-        home: dict[str, Any] = orjson.loads(row.value)
-        if admission.is_terminating(home):
-            resource = endpoint.served.resource
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            raise forbidden(resource.plural, resource.group, name, why, [cause])
+            raise not_found(NAMESPACE, namespace)
+        if admission.is_terminating(orjson.loads(row.value)):
+            why = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": why, "field": "metadata.namespace"}
+            raise forbidden(resource, name, f"unable to create new content because {why}", causes=[cause])
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+def _now() -> str:
+    return admission.timestamp(datetime.now(UTC))

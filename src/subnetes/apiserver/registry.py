@@ -1,10 +1,9 @@
-"""What is served at this moment: the core kinds, and the kinds of every established CRD.
+"""What is served at this moment: the core kinds, and the kinds of every CRD.
 
 Objects of a CRD are its persistent form; the registry is rebuilt from them at start and follows each change.
 """
 
 import logging
-from collections.abc import Iterator
 
 from subnetes.apiserver import definitions
 from subnetes.apiserver.builtins import BUILTINS, DEFINITIONS
@@ -22,28 +21,21 @@ class Registry:
         self._since: dict[str, int] = {}  # CRD → the revision of its present schemas
         for builtin in BUILTINS:
             self._add(Endpoint(builtin.served, builtin.rules, builtin.served.resource.api_version))
-        resource = DEFINITIONS.resource
-        self._add(Endpoint(DEFINITIONS, definitions.RULES, resource.api_version))
+        self._add(Endpoint(DEFINITIONS, definitions.RULES, DEFINITIONS.resource.api_version))
 
     def find(self, group: str, version: str, plural: str) -> Endpoint | None:
         return self._endpoints.get((group, version, plural))
 
     def of_kind(self, group: str, kind: str) -> Endpoint | None:
         """Any version of a kind, for those who only want to find objects."""
-        wanted = (group, kind)
-        each = self._endpoints.values()
-        return next((e for e in each if (e.served.resource.group, e.served.resource.kind) == wanted), None)
+        wanted, found = (group, kind), self._endpoints.values()
+        return next((e for e in found if (e.served.resource.group, e.served.resource.kind) == wanted), None)
 
     def of_key(self, key: str) -> Endpoint | None:
         return next((each for each in self._endpoints.values() if each.served.key == key), None)
 
     def served(self) -> list[Served]:
         return [endpoint.served for endpoint in self._endpoints.values()]
-
-    def others(self, crd: Object) -> Iterator[Object]:
-        """The definitions beside this one."""
-        name = crd["metadata"]["name"]
-        return (each for key, each in self._definitions.items() if key != name)
 
     def install(self, crd: Object) -> bool:
         """Serve what this CRD declares; answers whether that differs from what it declared before."""
@@ -53,11 +45,10 @@ class Registry:
         since = self._since[name] if same else int(crd["metadata"]["resourceVersion"])
         self.remove(crd)
         self._definitions[name], self._since[name] = crd, since
-        if definitions.established(crd):
-            for endpoint in definitions.endpoints(crd, since):
-                self._add(endpoint)
-                for rule in endpoint.schema.unenforced if endpoint.schema and not same else ():
-                    log.warning("%s: only a real Kubernetes enforces this: %s", name, rule)
+        for endpoint in definitions.endpoints(crd, since):
+            self._add(endpoint)
+            for rule in endpoint.schema.unenforced if endpoint.schema and not same else ():
+                log.warning("%s: only a real Kubernetes enforces this: %s", name, rule)
         return before is not None and before["spec"] != crd["spec"]
 
     def remove(self, crd: Object) -> None:

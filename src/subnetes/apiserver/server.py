@@ -15,19 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import orjson
 from aiohttp import web
 
+from subnetes.api.resource import Resource
 from subnetes.apiserver import admission
-from subnetes.apiserver.builtins import CRDS, INITIAL_NAMESPACES
+from subnetes.apiserver.builtins import CRDS, DEFINITIONS, INITIAL_NAMESPACES, NAMESPACE
 from subnetes.apiserver.collector import Collector
-from subnetes.apiserver.conversion import Converter
-from subnetes.apiserver.definitions import Endpoint
+from subnetes.apiserver.conversion import TIMEOUT_SECONDS, Converter
 from subnetes.apiserver.handlers.app import App
 from subnetes.apiserver.handlers.watches import Watches
 from subnetes.apiserver.hub import Hub
 from subnetes.apiserver.metadata import Object
 from subnetes.apiserver.objects import Objects
+from subnetes.apiserver.patch import merge_patch
 from subnetes.apiserver.registry import Registry
 from subnetes.apiserver.store import Change, Store
 from subnetes.apiserver.tls import server_context, write_private
@@ -36,12 +38,13 @@ from subnetes.apiserver.tls import server_context, write_private
 # 16 KiB is what one TLS record can hold.
 asyncio.sslproto.SSLProtocol.max_size = 16 * 1024
 LEFT_OUT = (
-    "server-side apply and strategic merge patch",
+    "server-side apply, and strategic merge patches of lists",
     "admission webhooks and API aggregation",
     "RBAC: whoever has a token may do everything",
     "schemas of core kinds: what is written to a Pod or a Node is not validated",
-    "protobuf and CBOR: bodies are JSON or YAML",
-    "expiry of Events",
+    "protobuf, CBOR and YAML: bodies and answers are JSON",
+    "deletion in the foreground and orphaning; expiry of Events",
+    "warnings, and structural checks of CRDs",
 )
 COMPACTION_STEP = 1000  # revisions forgotten at a time, so that requests do not wait long
 
@@ -82,14 +85,15 @@ class Server:
         store = Store(self._config.data)
         stack.callback(store.close)
         self.token, tokens = _tokens(folder)
-        objects, hub, collector = _parts(store, await stack.enter_async_context(Converter()))
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
+        objects, hub, collector = _parts(store, Converter(session))
         await _prepare(objects, self._config.crds)
         collector.start()
         for work in (collector.run(), _compact(store, self._config.history_seconds)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
-        await self._listen(
-            stack, folder, App(objects, Watches(objects, hub, self._config.bookmark_seconds), tokens)
-        )
+        watches = Watches(objects, hub, self._config.bookmark_seconds)
+        await self._listen(stack, folder, App(objects, watches, tokens))
         stack.callback(hub.close)
         self.ca_file = folder / "ca.crt"
         self.kubeconfig = self._config.kubeconfig or folder / "kubeconfig"
@@ -97,16 +101,13 @@ class Server:
 
     async def _listen(self, stack: AsyncExitStack, folder: Path, app: App) -> None:
         host = self._config.host
-        reachable = dict.fromkeys(
-            ["127.0.0.1", "::1", "localhost", *([host] if host not in ("0.0.0.0", "::") else [])]
-        )
-        context = server_context(folder, reachable)
+        reachable = {"127.0.0.1", "::1", "localhost", host} - {"0.0.0.0", "::"}
+        context = server_context(folder, sorted(reachable))
         server = web.Server(app.handle, handler_cancellation=True, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=5)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, host, self._config.port, ssl_context=context, backlog=1024)
-        await site.start()
+        await web.TCPSite(runner, host, self._config.port, ssl_context=context, backlog=1024).start()
         port = runner.addresses[0][1]
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         self.url = f"https://{shown}:{port}"
@@ -126,41 +127,34 @@ def _parts(store: Store, converter: Converter) -> tuple[Objects, Hub, Collector]
             if change.deleted or registry.install(new):
                 hub.close(new["metadata"]["name"])  # what its watchers were told may look different now
 
-    objects.listeners += [redefine, hub.publish, collector.changed]
+    objects.listeners.extend([redefine, hub.publish, collector.changed])
     return objects, hub, collector
 
 
 async def _prepare(objects: Objects, crds: list[dict[str, Any]]) -> None:
     """What every cluster has, and what this one is asked to have."""
-    namespaces = objects.registry.find("", "v1", "namespaces")
-    definitions = objects.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-    assert namespaces is not None
-    assert definitions is not None
     for name in INITIAL_NAMESPACES:
         await _ensure(
-            objects, namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            objects, NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         )
     for crd in crds:
-        await _ensure(objects, definitions, crd)
+        await _ensure(objects, DEFINITIONS.resource, crd)
 
 
-async def _ensure(objects: Objects, endpoint: Endpoint, body: Object) -> None:
-    draft = admission.drafted(endpoint, orjson.loads(orjson.dumps(body)))
-    name = body["metadata"]["name"]
+async def _ensure(objects: Objects, resource: Resource, body: Object) -> None:
+    endpoint = objects.registry.find(resource.group, resource.version, resource.plural)
+    assert endpoint is not None
+    wanted = admission.drafted(endpoint, orjson.loads(orjson.dumps(body)))
+    name = wanted["metadata"]["name"]
     if objects.store.get(endpoint.served.key, name) is None:
-        await objects.create(endpoint, "", draft.obj)
+        await objects.create(endpoint, "", wanted)
     else:
-        await objects.update(endpoint, "", name, lambda old: _declared(draft.obj, old))
+        await objects.update(endpoint, "", name, lambda old: _declared(wanted, old))
 
 
-def _declared(wanted: Object, old: Object) -> admission.Draft:
-    """The old object with the declared spec, labels and annotations."""
-    merged = dict(old["metadata"])
-    for key in ("labels", "annotations"):
-        if key in wanted["metadata"]:
-            merged[key] = merged.get(key, {}) | wanted["metadata"][key]
-    spec = {"spec": wanted["spec"]} if "spec" in wanted else {}
-    return admission.Draft(old | spec | {"metadata": merged})
+def _declared(wanted: Object, old: Object) -> Object:
+    """The old object with what is declared of it; labels and annotations of others stay."""
+    return old | wanted | {"metadata": merge_patch(old["metadata"], wanted["metadata"])}
 
 
 async def _compact(store: Store, seconds: float) -> None:
@@ -190,12 +184,11 @@ def _tokens(folder: Path) -> tuple[str, dict[str, str]]:
 
 def _kubeconfig(url: str, ca_file: Path, token: str) -> bytes:
     name = "subnetes"
+    cluster = {"server": url, "certificate-authority": str(ca_file.resolve())}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": name, "cluster": {"server": url, "certificate-authority": str(ca_file.resolve())}}
-        ],
+        "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": "admin", "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
         "current-context": name,

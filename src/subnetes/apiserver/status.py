@@ -14,14 +14,18 @@ Failure                  any of them: an HTTP code, a reason, a message, field c
 ├── too_large            413 RequestEntityTooLarge
 ├── unsupported          415 UnsupportedMediaType
 ├── invalid              422 Invalid           schema, rule or metadata violated; one cause a field
-├── internal             500 InternalError     a conversion webhook that fails, a bug of ours
-├── plain_error          500, no reason        a resourceVersion that is no number, a webhook that is down
+├── internal             500 InternalError     a bug of ours
+├── plain_error          500, no reason        a conversion webhook that fails
 └── timeout              504 Timeout           a resourceVersion from the future
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from subnetes.api.resource import Resource
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +49,10 @@ class Failure(Exception):
         self.metadata: dict[str, Any] = {}
 
     def status(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": self.metadata,
-            "status": "Failure",
-            "message": self.message,
-        }
-        if self.reason:
-            body["reason"] = self.reason
-        if self.details is not None:
-            body["details"] = self.details
-        return body | {"code": self.code}
-
-
-def bad_request(message: str) -> Failure:
-    return Failure(400, "BadRequest", message)
-
-
-def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Failure:
-    """422 in the API server's own words: `Kind.group "name" is invalid: field: message`."""
-    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
-    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    fields = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
-    about = details(kind, group, name, causes=fields)
-    return Failure(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {listed}', about)
+        head = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
+        reason = {"reason": self.reason} if self.reason else {}
+        details = {"details": self.details} if self.details is not None else {}
+        return head | {"message": self.message} | reason | details | {"code": self.code}
 
 
 def details(plural: str, group: str, name: str = "", **more: Any) -> dict[str, Any]:
@@ -78,28 +61,51 @@ def details(plural: str, group: str, name: str = "", **more: Any) -> dict[str, A
     return named | ({"group": group} if group else {}) | {"kind": plural} | more
 
 
-def qualified(plural: str, group: str) -> str:
+def _qualified(plural: str, group: str) -> str:
     return f"{plural}.{group}" if group else plural
+
+
+def _about(code: int, reason: str, resource: Resource, name: str, words: str, **more: Any) -> Failure:
+    """`words` say what happened to {}, the object."""
+    plural, group = resource.plural, resource.group
+    message = words.replace("{}", f'{_qualified(plural, group)} "{name}"', 1)
+    return Failure(code, reason, message, details(plural, group, name, **more))
+
+
+def forbidden(resource: Resource, name: str, why: str, **more: Any) -> Failure:
+    return _about(403, "Forbidden", resource, name, f"{{}} is forbidden: {why}", **more)
+
+
+def not_found(resource: Resource, name: str) -> Failure:
+    return _about(404, "NotFound", resource, name, "{} not found")
+
+
+def already_exists(resource: Resource, name: str, before: str = "") -> Failure:
+    return _about(409, "AlreadyExists", resource, name, before + "{} already exists")
+
+
+def conflict(resource: Resource, name: str, why: str = STALE) -> Failure:
+    return _about(409, "Conflict", resource, name, f"Operation cannot be fulfilled on {{}}: {why}")
+
+
+def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Failure:
+    """422 in the API server's own words: `Kind.group "name" is invalid: field: message`."""
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    fields = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
+    about = details(kind, group, name, causes=fields)
+    return Failure(422, "Invalid", f'{_qualified(kind, group)} "{name}" is invalid: {listed}', about)
+
+
+def bad_request(message: str) -> Failure:
+    return Failure(400, "BadRequest", message)
 
 
 def unauthorized() -> Failure:
     return Failure(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(
-    plural: str, group: str, name: str, why: str, causes: list[dict[str, str]] | None = None
-) -> Failure:
-    about = details(plural, group, name) | ({"causes": causes} if causes else {})
-    return Failure(403, "Forbidden", f'{qualified(plural, group)} "{name}" is forbidden: {why}', about)
-
-
-def not_found(plural: str, group: str, name: str) -> Failure:
-    message = f'{qualified(plural, group)} "{name}" not found'
-    return Failure(404, "NotFound", message, details(plural, group, name))
-
-
 def no_such_resource() -> Failure:
-    """The path is under /api or /apis, but nothing is served there."""
     return Failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
@@ -108,28 +114,9 @@ def method_not_allowed() -> Failure:
     return Failure(405, "MethodNotAllowed", text, {})
 
 
-def verb_not_supported(verb: str, plural: str, group: str) -> Failure:
-    """405 as custom resources answer it."""
-    text = f'{verb} is not supported on resources of kind "{qualified(plural, group)}"'
-    return Failure(405, "MethodNotAllowed", text, details(plural, group))
-
-
-def not_acceptable(offered: Sequence[str]) -> Failure:
-    listed = ", ".join(offered)
-    return Failure(406, "NotAcceptable", f"only the following media types are accepted: {listed}")
-
-
-def already_exists(plural: str, group: str, name: str) -> Failure:
-    message = f'{qualified(plural, group)} "{name}" already exists'
-    return Failure(409, "AlreadyExists", message, details(plural, group, name))
-
-
-STALE = "the object has been modified; please apply your changes to the latest version and try again"
-
-
-def conflict(plural: str, group: str, name: str, why: str = STALE) -> Failure:
-    message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
-    return Failure(409, "Conflict", message, details(plural, group, name))
+def not_acceptable(*offered: str) -> Failure:
+    words = "only the following media types are accepted:"
+    return Failure(406, "NotAcceptable", f"{words} {', '.join(offered)}")
 
 
 def expired(message: str) -> Failure:
@@ -154,6 +141,5 @@ def plain_error(message: str) -> Failure:
     return Failure(500, "", message)
 
 
-def timeout(message: str, causes: list[dict[str, str]]) -> Failure:
-    """504: the client asked for a resourceVersion that does not exist yet."""
-    return Failure(504, "Timeout", f"Timeout: {message}", {"causes": causes, "retryAfterSeconds": 1})
+def timeout(message: str, cause: dict[str, str]) -> Failure:
+    return Failure(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})

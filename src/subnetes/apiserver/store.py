@@ -131,7 +131,7 @@ class Store:
         after: str = "",
         limit: int | None = None,
     ) -> Page:
-        """The live objects under a prefix (`namespace/`) in key order, now or at an exact revision."""
+        """The live objects of a namespace (`namespace/`) or of one key, in order, now or at a revision."""
         revision = self.revision if at is None else at
         if revision < self.compacted:
             raise Expired(revision, self.compacted)
@@ -139,12 +139,9 @@ class Store:
         query, parameters = _present(between) if revision >= self.revision else _past(between, revision)
         fetched = self._db.execute(f"{query} LIMIT ?", (*parameters, -1 if limit is None else limit))
         rows = [Row(*row) for row in fetched]
-        cut = limit is not None and len(rows) == limit
-        total = (
-            self._db.execute(f"SELECT count(*) FROM ({query})", parameters).fetchone()[0]
-            if cut
-            else len(rows)
-        )
+        total = len(rows)
+        if total == limit:
+            total = self._db.execute(f"SELECT count(*) FROM ({query})", parameters).fetchone()[0]
         return Page(rows, revision, total - len(rows))
 
     def resources(self) -> list[str]:
@@ -165,7 +162,7 @@ class Store:
 
     def create(self, resource: str, key: str, obj: dict[str, Any]) -> Row:
         """Store a new object; its metadata.resourceVersion is set in place."""
-        if self._live(resource, key) is not None:
+        if self.get(resource, key) is not None:
             raise Exists(key)
         return self._write(resource, key, obj, deleted=False)
 
@@ -193,16 +190,11 @@ class Store:
             self._db.execute("UPDATE compaction SET rv = :rv", span)
         self.compacted = rv
 
-    def _live(self, resource: str, key: str) -> int | None:
-        query = "SELECT rv FROM current WHERE resource = ? AND key = ?"
-        found = self._db.execute(query, (resource, key)).fetchone()
-        return found[0] if found else None
-
     def _expect(self, resource: str, key: str, expected: int) -> None:
-        rv = self._live(resource, key)
-        if rv is None:
+        row = self.get(resource, key)
+        if row is None:
             raise Missing(key)
-        if rv != expected:
+        if row.rv != expected:
             raise Stale(key)
 
     def _write(self, resource: str, key: str, obj: dict[str, Any], *, deleted: bool) -> Row:
@@ -247,8 +239,10 @@ def _past(between: tuple[str, str, str], revision: int) -> tuple[str, Parameters
 
 
 def _end(prefix: str) -> str:
-    """The first key after all that begin with `namespace/`: `0` follows `/`."""
-    return f"{prefix[:-1]}0" if prefix else _LAST
+    """The first key after all of `namespace/` (`0` follows `/`), or after the one key that is meant."""
+    if not prefix:
+        return _LAST
+    return f"{prefix[:-1]}0" if prefix.endswith("/") else f"{prefix}\0"
 
 
 def _lock(folder: Path) -> IO[str]:

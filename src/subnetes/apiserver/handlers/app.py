@@ -9,20 +9,11 @@ from aiohttp import web
 
 from subnetes.apiserver import discovery, openapi
 from subnetes.apiserver.handlers import asked, reads, writes
-from subnetes.apiserver.handlers.answers import answer, answer_failure
-from subnetes.apiserver.handlers.asked import PageNotFound, Target
+from subnetes.apiserver.handlers.answers import answer
+from subnetes.apiserver.handlers.asked import Target
 from subnetes.apiserver.handlers.watches import Watches
 from subnetes.apiserver.objects import Objects
-from subnetes.apiserver.status import (
-    Failure,
-    bad_request,
-    internal,
-    method_not_allowed,
-    no_such_resource,
-    not_found,
-    unauthorized,
-    verb_not_supported,
-)
+from subnetes.apiserver.status import Failure, internal, method_not_allowed, no_such_resource, unauthorized
 
 log = logging.getLogger(__name__)
 Handler = Callable[[Objects, web.BaseRequest, Target], Awaitable[web.StreamResponse]]
@@ -30,14 +21,8 @@ Handler = Callable[[Objects, web.BaseRequest, Target], Awaitable[web.StreamRespo
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _NO_OPENAPI_V2 = b"\n\x032.0"  # a document with nothing in it: kubectl asks for kinds that v3 does not know
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_ON_OBJECT: Mapping[str, Handler] = {
-    "GET": reads.get,
-    "PUT": writes.replace,
-    "PATCH": writes.patch,
-    "DELETE": writes.delete,
-    "POST": writes.create,
-}
 _ON_STATUS: Mapping[str, Handler] = {"GET": reads.get, "PUT": writes.replace, "PATCH": writes.patch}
+_ON_OBJECT: Mapping[str, Handler] = {**_ON_STATUS, "DELETE": writes.delete}
 _ON_COLLECTION: Mapping[str, Handler] = {
     "GET": reads.list_all,
     "POST": writes.create,
@@ -45,21 +30,12 @@ _ON_COLLECTION: Mapping[str, Handler] = {
 }
 
 
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
-
-
 def _handlers(target: Target) -> Mapping[str, Handler]:
     if not target.subresource:
-        if not target.name:
-            return _ON_COLLECTION
-        custom = target.endpoint.schema is not None
-        return _ON_OBJECT if custom else {verb: each for verb, each in _ON_OBJECT.items() if verb != "POST"}
+        return _ON_OBJECT if target.name else _ON_COLLECTION
     if target.subresource == "status" and target.endpoint.served.status_subresource:
         return _ON_STATUS
-    resource = target.endpoint.served.resource
-    if target.endpoint.schema is None:
-        raise no_such_resource()
-    raise not_found(resource.plural, resource.group, target.name)
+    raise no_such_resource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +48,29 @@ class App:
         try:
             return await self._route(request)
         except Failure as failure:
-            return answer_failure(request, failure)
-        except PageNotFound:
-            return web.Response(status=404, text="404 page not found\n")
+            return _refusal(failure)
         except ConnectionError:
             raise  # the client went away; nobody is there to answer
         except Exception:  # the one place that keeps a bug of ours from reaching a client as a traceback
             log.exception("%s %s failed", request.method, request.path)
-            return answer_failure(request, internal("the embedded API server failed; see its log"))
+            return _refusal(internal("the embedded API server failed; see its log"))
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path.rstrip("/")
         if path.startswith(_HEALTH):
             return web.Response(text="ok")
         if path == "/version":
-            return _json(request, discovery.version())
+            return answer(orjson.dumps(discovery.version()))
         self._authenticate(request)
         if path.startswith(("/api/", "/apis/")) and path.count("/") > (2 if path.startswith("/api/") else 3):
             return await self._resource(request, asked.target(self.objects.registry, path))
+        if path == "/openapi/v2":
+            return web.Response(body=_NO_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2})
         if path == "/debug/compact" and request.method == "POST":
             store = self.objects.store
             store.compact(asked.number(request.query, "revision") or store.revision)
-            return _json(request, {"compacted": store.compacted})
-        return self._describe(request, path)
+            return answer(orjson.dumps({"compacted": store.compacted}))
+        return answer(orjson.dumps(self._described(request, path.strip("/").split("/"))))
 
     def _authenticate(self, request: web.BaseRequest) -> None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -102,48 +78,36 @@ class App:
             raise unauthorized()
 
     async def _resource(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        resource = target.endpoint.served.resource
-        if target.name and resource.namespaced and not target.namespace:
-            raise PageNotFound if target.endpoint.schema else no_such_resource()
         if request.method == "GET" and not target.name and asked.flag(request.query, "watch"):
             return await self.watches.watch(request, target)
         handler = _handlers(target).get(request.method)
         if handler is None:
-            raise self._not_allowed(request, target)
+            raise method_not_allowed()
         return await handler(self.objects, request, target)
 
-    def _not_allowed(self, request: web.BaseRequest, target: Target) -> Failure:
-        resource = target.endpoint.served.resource
-        if target.endpoint.schema is None:
-            return method_not_allowed()
-        if not target.name:
-            return bad_request("name must be provided")
-        return verb_not_supported(_VERBS.get(request.method, ""), resource.plural, resource.group)
-
-    def _describe(self, request: web.BaseRequest, path: str) -> web.Response:
+    def _described(self, request: web.BaseRequest, parts: list[str]) -> object:
         """Discovery and OpenAPI: what is served, for clients that ask."""
         served = self.objects.registry.served()
-        parts = path.strip("/").split("/")
         found: object = None
-        if path == "/api":
-            found = discovery.api_versions(request.host)
-        elif path == "/apis":
-            found = discovery.api_groups(served)
-        elif parts[0] == "api":
-            found = discovery.api_resources(served, "", parts[1])
-        elif parts[0] == "apis":
-            described = discovery.api_resources(served, *parts[1:]) if len(parts) == 3 else None
-            found = discovery.api_group(served, parts[1]) if len(parts) == 2 else described
-        elif path == "/openapi/v2":
-            return web.Response(body=_NO_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2})
-        elif path == "/openapi/v3":
-            found = openapi.index(served)
-        elif path.startswith("/openapi/v3/"):
-            found = openapi.document(served, path.removeprefix("/openapi/v3/"))
+        match parts:
+            case ["api"]:
+                found = discovery.api_versions(request.host)
+            case ["api", version]:
+                found = discovery.api_resources(served, "", version)
+            case ["apis"]:
+                found = discovery.api_groups(served)
+            case ["apis", group]:
+                found = discovery.api_group(served, group)
+            case ["apis", group, version]:
+                found = discovery.api_resources(served, group, version)
+            case ["openapi", "v3"]:
+                found = openapi.index(served)
+            case ["openapi", "v3", *rest]:
+                found = openapi.document(served, "/".join(rest))
         if found is None:
-            raise no_such_resource() if parts[0] == "api" else PageNotFound
-        return _json(request, found)
+            raise no_such_resource()
+        return found
 
 
-def _json(request: web.BaseRequest, body: object) -> web.Response:
-    return answer(request, orjson.dumps(body))
+def _refusal(failure: Failure) -> web.Response:
+    return answer(orjson.dumps(failure.status()), failure.code)

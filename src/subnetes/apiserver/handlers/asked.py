@@ -10,11 +10,6 @@ from subnetes.apiserver.selectors import FieldSelector, LabelSelector, parse_fie
 from subnetes.apiserver.status import Cause, Failure, bad_request, invalid, no_such_resource
 
 Query = Mapping[str, str]
-_NAMESPACE_PARTS = {"status", "finalize"}
-
-
-class PageNotFound(Exception):
-    """The plain-text answer for paths that are no API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +19,26 @@ class Target:
     name: str = ""
     subresource: str = ""
 
+    @property
+    def prefix(self) -> str:
+        """What the keys of the namespace's objects begin with."""
+        return f"{self.namespace}/" if self.namespace else ""
+
 
 def target(registry: Registry, path: str) -> Target:
     """The endpoint and object that a path under /api or /apis names."""
     parts = [part for part in path.split("/") if part]
-    group, parts = ("", parts[1:]) if parts[0] == "api" else (parts[1], parts[2:])
-    version, parts = parts[0], parts[1:]
+    group, version, *parts = ["", *parts[1:]] if parts[0] == "api" else parts[1:]
     namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2 and parts[2] not in _NAMESPACE_PARTS:
+    if parts[0] == "namespaces" and len(parts) > 2 and parts[2] != "status":
         namespace, parts = parts[1], parts[2:]
     endpoint = registry.find(group, version, parts[0])
-    misplaced = endpoint is None or (namespace and not endpoint.served.resource.namespaced)
-    if endpoint is None or misplaced or len(parts) > 3:
-        if group and "k8s.io" not in group:
-            raise PageNotFound
+    if endpoint is None or len(parts) > 3:
         raise no_such_resource()
     name, subresource = (*parts[1:], "", "")[:2]
+    namespaced = endpoint.served.resource.namespaced
+    if (namespace and not namespaced) or (name and namespaced and not namespace):
+        raise no_such_resource()
     return Target(endpoint, namespace, name, subresource)
 
 
@@ -60,86 +59,58 @@ class Selectors:
         return self.fields is None or self.fields.matches(obj)
 
 
-def selectors(endpoint: Endpoint, query: Query, name: str = "") -> Selectors:
-    """The selectors of a query; a watch of one object by its path selects its name."""
+def selectors(endpoint: Endpoint, query: Query) -> Selectors:
     labels, fields = query.get("labelSelector"), query.get("fieldSelector")
-    if name:
-        fields = f"metadata.name={name}"
     supported = ("metadata.name", "metadata.namespace", *endpoint.served.selectable_fields)
     return Selectors(
-        parse_labels(labels) if labels else None,
-        parse_fields(fields, supported) if fields else None,
+        parse_labels(labels) if labels else None, parse_fields(fields, supported) if fields else None
     )
+
+
+def span(target: Target, selectors: Selectors) -> str:
+    """What the keys that can match begin with: their namespace, or one object's whole key."""
+    name = selectors.fields.equals.get("metadata.name") if selectors.fields else None
+    if name and (target.namespace or not target.endpoint.served.resource.namespaced):
+        return target.endpoint.key(target.namespace, name)
+    return target.prefix
 
 
 def flag(query: Query, key: str) -> bool:
     return query.get(key, "").lower() in ("true", "1")
 
 
-def number(query: Query, key: str) -> int | None:
-    text = query.get(key, "")
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+def number(query: Query, key: str) -> int:
+    """A number of the query; 0 is as good as none."""
+    text = query.get(key) or "0"
+    if not text.isdecimal():
+        raise bad_request(f'{key}: Invalid value: "{text}": it must be a number')
+    return int(text)
 
 
-def dry_run(query: Query, options: str) -> bool:
-    asked = query.get("dryRun", "")
-    if asked not in ("", "All"):
-        raise refused(options, causes.unsupported((None, "dryRun"), [asked], ["All"]))
-    return bool(asked)
+def dry_run(query: Query) -> bool:
+    return bool(choice("dryRun", query.get("dryRun", ""), "All"))
 
 
-def field_validation(query: Query, options: str) -> str:
-    asked = query.get("fieldValidation", "")
-    if asked not in ("", "Ignore", "Strict", "Warn"):
-        path = (None, "fieldValidation")
-        raise refused(options, causes.unsupported(path, asked, ["", "Ignore", "Strict", "Warn"]))
+def field_validation(query: Query) -> str:
+    return choice("fieldValidation", query.get("fieldValidation", ""), "Ignore", "Warn", "Strict")
+
+
+def version_match(query: Query) -> str:
+    """How a list's resourceVersion is meant."""
+    key = "resourceVersionMatch"
+    match = choice(key, query.get(key, ""), "Exact", "NotOlderThan")
+    if match == "Exact" and query.get("resourceVersion", "") in ("", "0"):
+        raise refused(causes.forbidden((None, key), "Exact needs a resourceVersion"))
+    return match
+
+
+def choice(option: str, asked: str, *offered: str) -> str:
+    """An option of the request that has only these values, or none."""
+    if asked and asked not in offered:
+        raise refused(causes.unsupported((None, option), asked, list(offered)))
     return asked
 
 
-def list_version(query: Query) -> tuple[str, str]:
-    """resourceVersion and resourceVersionMatch of a list."""
-    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-    path = (None, "resourceVersionMatch")
-    if flag(query, "sendInitialEvents"):
-        why = "sendInitialEvents is forbidden for list"
-        raise refused("ListOptions", causes.forbidden((None, "sendInitialEvents"), why))
-    if match and not version:
-        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise refused("ListOptions", causes.forbidden(path, why))
-    if match and query.get("continue"):
-        why = "resourceVersionMatch is forbidden when continue is provided"
-        raise refused("ListOptions", causes.forbidden(path, why))
-    if match not in ("", "Exact", "NotOlderThan"):
-        raise refused("ListOptions", causes.unsupported(path, match, ["Exact", "NotOlderThan", ""]))
-    if match == "Exact" and version == "0":
-        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise refused("ListOptions", causes.forbidden(path, why))
-    return version, match
-
-
-def streams_list(query: Query) -> bool:
-    """Whether a watch asks for the current state first, ended by a bookmark (`sendInitialEvents`)."""
-    match = query.get("resourceVersionMatch", "")
-    path = (None, "resourceVersionMatch")
-    if "sendInitialEvents" not in query:
-        if match:
-            why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            found = [causes.forbidden(path, why)]
-            if match != "NotOlderThan":
-                found.append(causes.unsupported(path, match, ["NotOlderThan"]))
-            raise refused("ListOptions", *found)
-        return False
-    if match != "NotOlderThan":
-        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise refused("ListOptions", causes.forbidden(path, why))
-    return flag(query, "sendInitialEvents")
-
-
-def refused(options: str, *found: Cause) -> Failure:
+def refused(cause: Cause) -> Failure:
     """422 for an option of the request rather than an object."""
-    return invalid(options, "meta.k8s.io", "", found)
+    return invalid("Options", "meta.k8s.io", "", [cause])
