@@ -77,7 +77,7 @@ def greeting(server: Server) -> str:
     """What this server is not, and the lines to paste."""
     return "\n".join(
         [
-            "this is the embedded API server; only a real Kubernetes has:",
+            "the embedded API server leaves out:",
             *(f"  - {text}" for text in LEFT_OUT),
             f"subnetes is ready: {server.url} (Ctrl-C stops it)",
             f"  use it:  export KUBECONFIG={shlex.quote(str(server.kubeconfig))}",

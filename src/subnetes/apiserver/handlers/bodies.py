@@ -48,7 +48,7 @@ async def read_object(request: web.BaseRequest, target: Target) -> Object:
     """The object in the body, which must be of the kind, version and place of the request."""
     data = await read(request)
     if media_type(request) != JSON:
-        raise unknown_format(JSON)
+        raise unknown_format(f"{JSON} (as `kubectl apply -f` sends it, and `kubectl create KIND` does not)")
     obj, resource = decoded(data), target.endpoint.served.resource
     if not isinstance(obj, dict):
         raise bad_request(f"the body is not an object (must be of type {resource.kind})")
