@@ -194,7 +194,23 @@ class TestPlugins:
         with pytest.raises(CredentialsError, match="get it at the desk"):
             await Identity(Credentials("http://x", missing), "test").current()
 
-    async def test_a_plugin_is_killed_with_the_call_that_wanted_it(self, tmp_path: Path) -> None:
+    async def test_a_plugin_that_is_slower_than_a_call_serves_the_next_one(self, tmp_path: Path) -> None:
+        exec_plugin = plugin(tmp_path, {"token": "late"})
+        script = Path(exec_plugin.command)
+        script.write_text(script.read_text().replace("cat answer", "sleep 1\ncat answer"))
+        slow = scripted(GOOD)
+        async with slow as server, Client(server.credentials(exec_plugin), deadline=0.4) as client:
+            refusals = 0
+            while not server.requests:
+                try:
+                    await client.get(NODE, "n")
+                except Unavailable:
+                    refusals += 1
+        assert refusals > 0
+        assert server.sent("Authorization") == ["Bearer late"]
+        assert runs(tmp_path) == 1
+
+    async def test_a_plugin_is_killed_with_the_client_that_wanted_it(self, tmp_path: Path) -> None:
         script = tmp_path / "plugin"
         script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
         script.chmod(0o755)

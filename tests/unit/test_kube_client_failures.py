@@ -67,6 +67,13 @@ class TestRetryAfter:
         with pytest.raises(TooManyRequests):
             await one_get(failing(429, "TooManyRequests", Retry_After="1"), deadline=1.5)
 
+    async def test_after_zero_seconds_is_no_hot_loop(self) -> None:
+        handler = failing(429, "TooManyRequests", Retry_After="0")
+        async with scripted(handler) as server, Client(server.credentials(), deadline=1.0) as client:
+            with pytest.raises(TooManyRequests):
+                await client.get(NODE, "n")
+        assert 1 < len(server.requests) < 10
+
     @pytest.mark.parametrize(
         ("code", "reason", "expected"),
         [

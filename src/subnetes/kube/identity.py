@@ -46,7 +46,7 @@ class Identity:
         self._user_agent = user_agent
         self._now = now
         self._files = _files_of(credentials)
-        self._plugin_lock = asyncio.Lock()
+        self._plugin_run: asyncio.Task[None] | None = None
         self._issued: ExecCredential | None = None
         self._fingerprint: Fingerprint = ()
         self._next_check = 0.0
@@ -70,12 +70,30 @@ class Identity:
             self._access = self._issued = None
         return bool(self._files) or isinstance(self._credentials.authentication, ExecPlugin)
 
+    async def close(self) -> None:
+        """End a plugin that still runs."""
+        if self._plugin_run is not None:
+            self._plugin_run.cancel()
+            await asyncio.wait([self._plugin_run])
+
     async def _run_when_expired(self, plugin: ExecPlugin) -> None:
-        async with self._plugin_lock:
-            issued = self._issued
-            if issued is None or (issued.expires is not None and issued.expires <= self._now()):
-                self._issued = await run_plugin(plugin)
-                self._access = None
+        """One run serves all who wait, and outlives a caller whose deadline is shorter than the plugin."""
+        issued = self._issued
+        if issued is not None and (issued.expires is None or issued.expires > self._now()):
+            return
+        if self._plugin_run is None:
+            self._plugin_run = asyncio.create_task(self._run(plugin))
+            self._plugin_run.add_done_callback(self._ran)
+        await asyncio.shield(self._plugin_run)
+
+    async def _run(self, plugin: ExecPlugin) -> None:
+        self._issued = await run_plugin(plugin)
+        self._access = None
+
+    def _ran(self, run: asyncio.Task[None]) -> None:
+        self._plugin_run = None
+        if not run.cancelled():
+            run.exception()  # seen by whoever waited; if nobody does any more, the next call tries again
 
     def _read(self) -> Access:
         try:

@@ -14,6 +14,7 @@ from typing import NoReturn
 import aiohttp
 from aiohttp.http import HttpProcessingError
 
+from subnetes.kube.backoff import Backoff
 from subnetes.kube.credentials import Credentials
 from subnetes.kube.errors import ApiError, CredentialsError, Unavailable, error_of
 from subnetes.kube.exchange import Answer, Exchange, Request
@@ -21,6 +22,7 @@ from subnetes.kube.identity import Identity
 from subnetes.kube.lines import Lines
 
 PATIENT_CODES = frozenset({429, 500, 503})  # the answers that may carry a Retry-After worth obeying
+RETRY = Backoff(first=0.1, cap=5.0)  # the least wait between attempts, whatever the server says
 SILENCE = 15.0  # seconds past a watch's own end after which its connection counts as dead
 JSON = "application/json"
 LIBRARY_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError)  # a TimeoutError is an OSError
@@ -33,6 +35,7 @@ class Transport:
         self._deadline = deadline
 
     async def close(self) -> None:
+        await self._identity.close()
         await self._exchange.close()
 
     async def call(
@@ -73,8 +76,9 @@ class Transport:
         self, request: Request, deadline: asyncio.Timeout, silence: float | None = None
     ) -> Answer:
         """A successful answer, its body not yet read."""
-        renewed = False
+        renewed, attempt = False, 0
         while True:
+            attempt += 1
             access = await self._identity.current()
             answer = await self._exchange.send(request, access, silence)
             if answer.status < 300:
@@ -84,7 +88,7 @@ class Transport:
             if answer.status == 401 and not renewed and self._identity.renew(access):
                 renewed = True
             else:
-                await _wait_as_told(error, deadline)
+                await _wait_as_told(error, attempt, deadline)
 
     def _fail(self, problem: Exception, doing: str) -> NoReturn:
         if isinstance(problem, aiohttp.ClientSSLError):
@@ -96,11 +100,12 @@ class Transport:
         raise Unavailable(f"{doing}: {problem or type(problem).__name__}") from problem
 
 
-async def _wait_as_told(error: ApiError, deadline: asyncio.Timeout) -> None:
+async def _wait_as_told(error: ApiError, attempt: int, deadline: asyncio.Timeout) -> None:
     """Sleep for the Retry-After, or raise the error: there is none, or the deadline comes first."""
-    wait, end = error.retry_after, deadline.when()
-    if error.code not in PATIENT_CODES or wait is None or end is None:
+    end = deadline.when()
+    if error.code not in PATIENT_CODES or error.retry_after is None or end is None:
         raise error
+    wait = max(error.retry_after, RETRY.draw(attempt))  # "after 0 seconds" must not become a hot loop
     if asyncio.get_running_loop().time() + wait >= end:
         raise error
     await asyncio.sleep(wait)
