@@ -1,6 +1,7 @@
 """Leader election as the replicas live through it; the clock jumps."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -64,6 +65,20 @@ def test_only_one_leads_and_the_other_follows_at_once_when_the_lease_is_given_ba
         await cancelled(second)
 
     assert play(story) == ["a leads", "a ends", "b leads", "b ends"]
+
+
+def test_a_machine_that_slept_past_its_lease_wakes_as_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(server: LeaseServer, a: Replica, b: Replica) -> None:
+        leading = asyncio.create_task(a.lead())
+        await asyncio.sleep(60)
+        assert a.elector.leads()
+        awake = time.clock_gettime
+        monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + 20)
+        assert not a.elector.leads()
+        with pytest.raises(LeadershipLost):
+            await leading
+
+    assert play(story) == ["a leads", "a ends"]
 
 
 def test_a_leader_that_cannot_renew_ends_before_another_begins() -> None:

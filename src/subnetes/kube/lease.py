@@ -11,6 +11,7 @@ The decisions are election.py's. The lease is given back after the body has ende
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -96,7 +97,7 @@ class Elector:
         if self.leads():
             deadline = min(deadline, self._candidacy.leads_until)
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(deadline - _now()):
                 await self._bid()
         except ApiError as problem:
             log.info("%s: %s: %s", self._lease, type(problem).__name__, problem)
@@ -169,7 +170,9 @@ def _cancel_unless_cancelled(body: asyncio.Task[Any], keeping: asyncio.Task[None
 
 
 def _now() -> float:
-    return asyncio.get_running_loop().time()
+    """The loop's clock plus the time that the machine slept: that clock stands then, and a lease does not."""
+    asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return asyncio.get_running_loop().time() + asleep
 
 
 def _time() -> str:
