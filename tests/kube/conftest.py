@@ -25,7 +25,7 @@ OUR_CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever stands on the real server, also through another fixture, is marked so."""
     for item in items:
-        if "real" in getattr(item, "fixturenames", ()):
+        if "assets" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real)
 
 
@@ -40,11 +40,16 @@ class Server(Protocol):
 
 
 @pytest.fixture(scope="session")
-def real() -> Iterator[ControlPlane]:
+def assets() -> Path:
+    """The real binaries, for a test that starts a control plane of its own."""
     try:
-        assets = kube_assets.locate()
+        return kube_assets.locate()
     except kube_assets.AssetsMissing as problem:
         pytest.skip(f"no real kube-apiserver: {problem}")
+
+
+@pytest.fixture(scope="session")
+def real(assets: Path) -> Iterator[ControlPlane]:
     with ControlPlane(assets) as plane:
         yield plane
 

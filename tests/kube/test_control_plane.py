@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.harness.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +27,6 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.real
 def test_nothing_runs_on_when_the_test_run_is_killed(real: ControlPlane) -> None:
     run = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
@@ -51,7 +48,6 @@ def test_nothing_runs_on_when_the_test_run_is_killed(real: ControlPlane) -> None
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
-@pytest.mark.real
 def test_roles_are_enforced(real: ControlPlane) -> None:
     refused = real.kubectl("get", "nodes", "--token", real.users["alice"].token)
     assert 'User "alice" cannot list resource "nodes"' in refused.stderr

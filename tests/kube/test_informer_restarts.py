@@ -3,8 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-
-import pytest
+from pathlib import Path
 
 from subnetes.api.core import ConfigMap
 from subnetes.api.meta import ObjectMeta
@@ -16,8 +15,6 @@ from subnetes.kube.patches import MergePatch
 from subnetes.kube.selection import Selection
 from tests.harness.clients import client_of, eventually
 from tests.harness.control_plane import ControlPlane
-
-pytestmark = pytest.mark.real
 
 RESTARTS = 10
 WRITES_BETWEEN = 40
@@ -80,8 +77,8 @@ class Follower:
         self.state[key], self.newest[key] = new, version
 
 
-async def test_store_equals_the_server_after_ten_kills_under_writes() -> None:
-    with ControlPlane() as plane:
+async def test_store_equals_the_server_after_ten_kills_under_writes(assets: Path) -> None:
+    with ControlPlane(assets) as plane:
         async with client_of(plane, deadline=5.0) as client, client_of(plane) as writers_client:
             informer = Informer(
                 "things", Selection(client, ConfigMap, NAMESPACE, label_selector="followed=yes")

@@ -12,8 +12,6 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.rest import JSON_PATCH, MERGE, Rest
 from tests.harness.widgets import GROUP, collection, install, widget, widget_crd
 
-pytestmark = pytest.mark.real
-
 LABELS = [
     *["", ",", ",a", "a,", "a,,b", "a", "a=b", "a==", "a=b=c", "a!=b", "a !=b", "a b", "a=b c", "a=b!", "=b"],
     *["a in (b,c)", "a in(b)", "a in ()", "a in (b,)", "a in (,b)", "a in (,)", "a in (b,,c)"],

@@ -17,8 +17,6 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.rest import Answer, Rest
 from tests.harness.widgets import GROUP, collection, crd, install, uninstall
 
-pytestmark = pytest.mark.real
-
 Json = dict[str, Any]
 
 

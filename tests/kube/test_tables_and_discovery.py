@@ -18,8 +18,6 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.rest import Rest
 from tests.harness.widgets import GROUP, collection, install, widget, widget_crd
 
-pytestmark = pytest.mark.real
-
 Json = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 CORE = [builtin.served for builtin in BUILTINS] + [DEFINITIONS]
