@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from subnetes.apiserver import causes, definitions, metadata
-from subnetes.apiserver.builtins import CRDS
+from subnetes.apiserver.builtins import CRDS, NAMESPACE
 from subnetes.apiserver.definitions import Endpoint
 from subnetes.apiserver.metadata import Object
 from subnetes.apiserver.status import Cause, bad_request, conflict, invalid, plain_error
@@ -30,14 +30,18 @@ class DeleteOptions(msgspec.Struct, rename="camel"):
 
 def drafted(endpoint: Endpoint, body: Object, validation: str = "") -> Object:
     """Clean what arrived (types of metadata, unknown fields, defaults); `Strict` refuses unknown fields."""
+    resource = endpoint.served.resource
+    kind = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    try:
+        msgspec.convert(body, endpoint.rules.shape)
+    except msgspec.ValidationError as problem:
+        raise bad_request(f"{kind}: {problem}") from None
     clean, unknown = metadata.cleaned(body.get("metadata"))
     obj = body | {"metadata": clean}
     if endpoint.schema is not None:
         unknown += endpoint.schema.prune(obj)
         endpoint.schema.default(obj)
     if unknown and validation == "Strict":
-        resource = endpoint.served.resource
-        kind = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         doubts = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise bad_request(f"{kind}: strict decoding error: {doubts}")
     return obj
@@ -148,18 +152,21 @@ def deleted(endpoint: Endpoint, old: Object, options: DeleteOptions, now: dateti
 
 
 def _grace(pod: Object, options: DeleteOptions) -> int:
-    spec, status = pod.get("spec", {}), pod.get("status", {})
+    spec, status = metadata.section(pod, "spec"), metadata.section(pod, "status")
     if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
         return 0
     if options.grace_period_seconds is not None:
         return options.grace_period_seconds
-    already = pod["metadata"].get("deletionGracePeriodSeconds")
-    return int(spec.get("terminationGracePeriodSeconds", 30) if already is None else already)
+    already: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
+    declared = spec.get("terminationGracePeriodSeconds")
+    return already if already is not None else declared if isinstance(declared, int) else 30
 
 
-def is_finished(obj: Object) -> bool:
+def is_finished(endpoint: Endpoint, obj: Object) -> bool:
     """Whether a deleted object has nothing left to wait for."""
-    held = obj["metadata"].get("finalizers") or (obj.get("spec") or {}).get("finalizers")
+    held = obj["metadata"].get("finalizers")
+    if endpoint.served.resource == NAMESPACE:
+        held = held or metadata.section(obj, "spec").get("finalizers")
     return not held and not obj["metadata"].get("deletionGracePeriodSeconds")
 
 

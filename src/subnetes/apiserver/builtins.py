@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from subnetes.api.resource import Resource
-from subnetes.apiserver.metadata import LABEL, SUBDOMAIN, NameRule, Object
+from subnetes.apiserver.metadata import LABEL, SUBDOMAIN, NameRule, Object, section
 from subnetes.apiserver.resources import Column, Served
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -34,9 +36,29 @@ class Rules:
     status_apart: bool = False  # a creator cannot set status, and a write of /status changes nothing else
     mark: Callable[[Object], None] | None = None  # a container: what a deletion notes before it is emptied
     graceful: bool = False  # DELETE waits for somebody (kubelet) to confirm
+    shape: Any = Any  # the types of what the server itself reads of an object, as msgspec checks them
 
 
 CUSTOM = Rules(generation=True, needs_version=True, status_apart=True)
+
+
+class _Sections(msgspec.Struct):
+    spec: Object | None = None
+    status: Object | None = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    termination_grace_period_seconds: int | None = None
+
+
+class _PodShape(msgspec.Struct):
+    spec: _PodSpec | None = None
+    status: Object | None = None
+
+
+class _SecretShape(msgspec.Struct, rename="camel"):
+    data: dict[str, str | None] | None = None
+    string_data: dict[str, str] | None = None
 
 
 def _namespace(new: Object, old: Object | None) -> None:
@@ -47,7 +69,7 @@ def _namespace(new: Object, old: Object | None) -> None:
 
 
 def _mark_namespace(namespace: Object) -> None:
-    namespace["status"] = {**namespace.get("status", {}), "phase": "Terminating"}
+    namespace["status"] = section(namespace, "status") | {"phase": "Terminating"}
 
 
 def _secret(new: Object, _old: Object | None) -> None:
@@ -126,8 +148,9 @@ _EVENT_COLUMNS = {
 _EVENT_FIELDS = """involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid
     involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath
     reason reportingComponent source type"""
-_NAMESPACE_RULES = Rules(LABEL, _namespace, mark=_mark_namespace)
-_POD_RULES = Rules(prepare=_pod, generation=True, graceful=True)
+_NAMESPACE_RULES = Rules(LABEL, _namespace, mark=_mark_namespace, shape=_Sections)
+_POD_RULES = Rules(prepare=_pod, generation=True, graceful=True, shape=_PodShape)
+_SECRET_RULES = Rules(prepare=_secret, shape=_SecretShape)
 _LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases")
 _STATUS: Mapping[str, Any] = {"status_subresource": True}
 
@@ -135,7 +158,7 @@ BUILTINS = (
     _builtin(NAMESPACE, _NAMESPACE_RULES, {"Status": ".status.phase"}, "status.phase", "ns", **_STATUS),
     _builtin(_core("Node", namespaced=False), Rules(), _NODE_COLUMNS, "spec.unschedulable", "no", **_STATUS),
     _builtin(_core("Pod"), _POD_RULES, _POD_COLUMNS, _POD_FIELDS, "po", categories=("all",), **_STATUS),
-    _builtin(_core("Secret"), Rules(prepare=_secret), {"Type": ".type"}, "type"),
+    _builtin(_core("Secret"), _SECRET_RULES, {"Type": ".type"}, "type"),
     _builtin(_core("ConfigMap"), Rules(), {}, short="cm"),
     _builtin(_core("Event"), Rules(), _EVENT_COLUMNS, _EVENT_FIELDS, "ev"),
     _builtin(_core("ServiceAccount"), Rules(), {}, short="sa"),

@@ -11,7 +11,6 @@ work that a crash interrupted is found again.
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -34,6 +33,7 @@ class Collector:
         self._objects = objects
         self._dependents: dict[str, set[Place]] = {}  # owner's uid → who names it
         self._due: dict[Place, None] = {}  # ordered, each once
+        self._emptying: set[Place] = set()  # containers whose content was all asked to go
         self._wake = asyncio.Event()
 
     def start(self) -> None:
@@ -46,6 +46,7 @@ class Collector:
         """A listener of `Objects`: note what the change may have made due."""
         self._seen((change.resource, change.key), {} if change.deleted else new, old)
         if change.deleted:
+            self._emptying.discard((change.resource, change.key))
             for dependent in self._dependents.get(new["metadata"]["uid"], ()):
                 self._enqueue(dependent)
             self._enqueue(("namespaces", new["metadata"].get("namespace", "")))
@@ -63,6 +64,7 @@ class Collector:
             self._enqueue(place)
 
     def _enqueue(self, place: Place) -> None:
+        self._due.pop(place, None)  # to the end: what made it due again comes first
         self._due[place] = None
         self._wake.set()
 
@@ -84,13 +86,15 @@ class Collector:
         try:
             if not admission.is_terminating(obj):
                 self._collect(endpoint, row, obj)
-            elif resource == "namespaces" and self._emptied(self._objects.store.resources(), f"{key}/"):
+            elif resource == "namespaces" and self._is_empty((resource, key), f"{key}/"):
                 self._objects.replace(endpoint, row, obj | {"spec": {}})
-            elif resource == CRDS and self._emptied([key]):
+            elif resource == CRDS and self._is_empty((resource, key)):
                 kept = [each for each in obj["metadata"].get("finalizers", []) if each != CLEANUP]
                 self._edit(endpoint, row, obj, "finalizers", kept)
         except Failure as failure:
             log.warning("%s %s cannot be collected: %s", resource, key, failure.message)
+        except Exception:  # one odd object must not end the collection of all others
+            log.exception("%s %s cannot be collected", resource, key)
 
     def _collect(self, endpoint: Endpoint, row: Row, obj: Object) -> None:
         """Delete an object that lost all its owners; forget those that are gone where one is left."""
@@ -109,15 +113,22 @@ class Collector:
         row = self._objects.store.get(endpoint.served.key, endpoint.key(namespace, owner["name"]))
         return row is not None and orjson.loads(row.value)["metadata"]["uid"] == owner["uid"]
 
-    def _emptied(self, resources: Iterable[str], prefix: str = "") -> bool:
-        """Delete what these resources hold under the prefix; answers whether nothing of it is left."""
-        gone = [
-            self._objects.delete(endpoint, row, DeleteOptions())[1]
-            for resource in resources
-            if (endpoint := self._objects.registry.of_key(resource))
-            for row in self._objects.store.scan(resource, prefix).rows
-        ]
-        return all(gone)
+    def _is_empty(self, container: Place, prefix: str = "") -> bool:
+        """Ask what it holds to go; answers whether there was nothing.
+
+        So a container outlives its content by a round, in which dependents of the content find their owners'
+        kinds still known. Nothing new comes into it, hence its content is gone through only once.
+        """
+        store, key = self._objects.store, container[1]
+        held = [key] if container[0] == CRDS else store.resources()
+        kinds = [each for each in map(self._objects.registry.of_key, held) if each]
+        if container in self._emptying:
+            return not any(store.scan(kind.served.key, prefix, limit=1).rows for kind in kinds)
+        found = [(kind, row) for kind in kinds for row in store.scan(kind.served.key, prefix).rows]
+        for kind, row in found:
+            self._objects.delete(kind, row, DeleteOptions())
+        self._emptying.add(container)
+        return not found
 
     def _edit(self, endpoint: Endpoint, row: Row, obj: Object, field: str, value: list[Any]) -> None:
         metadata = {key: each for key, each in obj["metadata"].items() if key != field}

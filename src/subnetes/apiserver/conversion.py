@@ -86,8 +86,11 @@ class Converter:
 
     def _context(self, bundle: str) -> ssl.SSLContext:
         if bundle not in self._contexts:
-            authorities = base64.b64decode(bundle).decode() if bundle else None
-            self._contexts[bundle] = ssl.create_default_context(cadata=authorities)
+            try:
+                authorities = base64.b64decode(bundle).decode() if bundle else None
+                self._contexts[bundle] = ssl.create_default_context(cadata=authorities)
+            except (ssl.SSLError, ValueError) as problem:
+                raise _Failed(f"its caBundle cannot be read: {problem}") from problem
         return self._contexts[bundle]
 
 

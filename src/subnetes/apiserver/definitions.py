@@ -4,19 +4,24 @@ Pure; `registry.py` keeps the result, `admission.py` calls `prepare` and `proble
 Structural rules beyond these are left to a real API server, which checks our generated CRDs in the tests.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+from cryptography import x509
+
 from subnetes.api.resource import Resource
 from subnetes.apiserver import causes
-from subnetes.apiserver.builtins import CUSTOM, Rules
+from subnetes.apiserver.builtins import BUILTINS, CRDS, CUSTOM, Rules
 from subnetes.apiserver.metadata import Object
 from subnetes.apiserver.resources import Column, Served
 from subnetes.apiserver.schema import Schema
 from subnetes.apiserver.status import Cause
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_BUILT_IN = frozenset((CRDS, *(builtin.served.key for builtin in BUILTINS)))
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 
@@ -59,6 +64,7 @@ def problems(crd: Object, old: Object | None) -> list[Cause]:
     crd_names, versions = spec.get("names") or {}, spec.get("versions") or []
     absent = [f"spec.{key}" for key in ("group", "scope", "versions") if not spec.get(key)]
     absent += [f"spec.names.{key}" for key in ("plural", "kind") if not crd_names.get(key)]
+    absent += [f"spec.conversion.{path}" for path in _without_webhook(spec)]
     absent += [
         f"spec.versions[{index}].schema.openAPIV3Schema"
         for index, version in enumerate(versions)
@@ -71,17 +77,43 @@ def problems(crd: Object, old: Object | None) -> list[Cause]:
     right_name, one_storage = f"{crd_names['plural']}.{spec['group']}", len(stored) == 1
     checks = (
         ("metadata.name", name, name == right_name, 'must be spec.names.plural+"."+spec.group'),
+        ("metadata.name", name, name not in _BUILT_IN, "is served without a definition"),
         ("spec.scope", scope, scope in ("Namespaced", "Cluster"), "must be Cluster or Namespaced"),
         ("spec.versions", stored, one_storage, "must have exactly one version marked as storage version"),
     )
     found = [causes.invalid((None, path), value, words) for path, value, fine, words in checks if not fine]
+    found += _bad_authorities(spec)
     return found + _lost_versions(crd) + (_changed(spec, old["spec"]) if old else [])
+
+
+def _client_config(spec: Object) -> Object:
+    """Where the conversion webhook is, if there is to be one."""
+    conversion = spec.get("conversion") or {}
+    webhook = conversion.get("webhook") or {} if conversion.get("strategy") == "Webhook" else {}
+    return webhook.get("clientConfig") or {}
+
+
+def _without_webhook(spec: Object) -> list[str]:
+    asked = (spec.get("conversion") or {}).get("strategy") == "Webhook"
+    return ["webhook.clientConfig"] if asked and not _client_config(spec) else []
+
+
+def _bad_authorities(spec: Object) -> list[Cause]:
+    """A caBundle that no TLS library could read would fail each conversion."""
+    bundle = _client_config(spec).get("caBundle") or ""
+    try:
+        if bundle:
+            x509.load_pem_x509_certificates(base64.b64decode(bundle))
+    except ValueError:
+        path = (None, "spec.conversion.webhook.clientConfig.caBundle")
+        return [causes.invalid(path, bundle, "unable to load root certificates")]
+    return []
 
 
 def _lost_versions(crd: Object) -> list[Cause]:
     """A version that objects may be stored in has to stay until they were rewritten."""
     declared = {version["name"] for version in crd["spec"]["versions"]}
-    stored = (crd.get("status") or {}).get("storedVersions", [])
+    stored = (crd.get("status") or {}).get("storedVersions") or []
     why = "missing from spec.versions, although objects may be stored in it"
     return [
         causes.invalid((None, f"status.storedVersions[{index}]"), version, why)
@@ -114,7 +146,60 @@ def _mark(crd: Object) -> None:
     crd["metadata"]["finalizers"] = [*crd["metadata"].get("finalizers", []), CLEANUP]
 
 
-RULES = Rules(prepare=prepare, generation=True, needs_version=True, status_apart=True, mark=_mark)
+class _ClientConfig(msgspec.Struct, rename="camel"):
+    url: str | None = None
+    ca_bundle: str | None = None
+
+
+class _Webhook(msgspec.Struct, rename="camel"):
+    client_config: _ClientConfig | None = None
+
+
+class _Conversion(msgspec.Struct):
+    strategy: str | None = None
+    webhook: _Webhook | None = None
+
+
+class _Names(msgspec.Struct, rename="camel"):
+    plural: str = ""
+    kind: str = ""
+    singular: str = ""
+    list_kind: str = ""
+    short_names: list[str] | None = None
+    categories: list[str] | None = None
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    name: str
+    schema: dict[str, Object | None] | None = None
+    subresources: Object | None = None
+    additional_printer_columns: list[Object] | None = None
+    selectable_fields: list[dict[str, str]] | None = None
+
+
+class _Spec(msgspec.Struct):
+    group: str = ""
+    scope: str = ""
+    names: _Names | None = None
+    versions: list[_Version] | None = None
+    conversion: _Conversion | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    stored_versions: list[str] | None = None
+    conditions: list[Object] | None = None
+
+
+class _Shape(msgspec.Struct):
+    """The types of what is read here."""
+
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+RULES = Rules(
+    prepare=prepare, generation=True, needs_version=True, status_apart=True, mark=_mark, shape=_Shape
+)
 
 
 def status(crd: Object, now: str) -> Object:
@@ -140,7 +225,7 @@ _CONDITIONS = (
 
 
 def endpoints(crd: Object, since: int) -> list[Endpoint]:
-    """One endpoint a served version, its schema in force since that revision."""
+    """One endpoint a version, served or not, its schema in force since that revision."""
     spec = crd["spec"]
     group = spec["group"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
@@ -151,12 +236,11 @@ def endpoints(crd: Object, since: int) -> list[Endpoint]:
             rules=CUSTOM,
             stored=f"{group}/{storage}",
             schemas=schemas,
-            conversion=spec.get("conversion", {}),
+            conversion=spec.get("conversion") or {},
             since=since,
             terminating="deletionTimestamp" in crd["metadata"],
         )
         for version in spec["versions"]
-        if version.get("served")
     ]
 
 
@@ -169,12 +253,12 @@ def _served(spec: Object, version: Object, storage: str) -> Served:
         ),
         singular=names["singular"],
         list_kind=names["listKind"],
-        short_names=tuple(names.get("shortNames", ())),
-        categories=tuple(names.get("categories", ())),
-        status_subresource="status" in version.get("subresources", {}),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        status_subresource="status" in (version.get("subresources") or {}),
         storage_version=storage,
         columns=tuple(map(_column, declared)) if declared else (_AGE,),
-        selectable_fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields", ())),
+        selectable_fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
         openapi=version["schema"]["openAPIV3Schema"],
     )
 

@@ -110,12 +110,15 @@ class Watcher:
     def __init__(self, interest: Interest, limit: int) -> None:
         self.interest = interest
         self.closed = False
+        self.on_close: Callable[[], object] = lambda: None
         self._limit = limit
         self._events: deque[Event] = deque()
         self._wake: asyncio.Future[None] | None = None
 
     def offer(self, transition: Transition) -> None:
         namespace = self.interest.namespace
+        if self.closed:
+            return
         if namespace and not transition.change.key.startswith(f"{namespace}/"):
             return
         event = transition.seen_by(self.interest.matches)
@@ -127,7 +130,9 @@ class Watcher:
         self.poke()
 
     def close(self) -> None:
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self.on_close()
         self.poke()
 
     def poke(self) -> None:

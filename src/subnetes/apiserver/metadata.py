@@ -74,6 +74,12 @@ _KNOWN = {field.encode_name for field in msgspec.structs.fields(Metadata)}
 _DROPPED = {"managedFields", "selfLink"}
 
 
+def section(obj: Object, name: str) -> Object:
+    """An object's spec or status; nothing where a client put something that is no object."""
+    found = obj.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def cleaned(metadata: Any) -> tuple[Object, list[str]]:
     """Known fields with values of the right type, and the paths of the unknown ones that were dropped."""
     given = {} if metadata is None else metadata

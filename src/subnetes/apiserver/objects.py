@@ -18,7 +18,14 @@ from subnetes.apiserver.conversion import Converter
 from subnetes.apiserver.definitions import Endpoint, Stored
 from subnetes.apiserver.metadata import Object
 from subnetes.apiserver.registry import Registry
-from subnetes.apiserver.status import already_exists, conflict, forbidden, invalid, not_found
+from subnetes.apiserver.status import (
+    already_exists,
+    conflict,
+    forbidden,
+    invalid,
+    no_such_resource,
+    not_found,
+)
 from subnetes.apiserver.store import Change, Exists, Missing, Row, Stale, Store
 
 Listener = Callable[[Change, Object, Object | None], None]
@@ -62,6 +69,7 @@ class Objects:
         obj = admission.created(endpoint, draft, _now(), str(uuid.uuid4()))
         name = obj["metadata"]["name"]
         stored = await self._storable(endpoint, obj)
+        self._check_home(endpoint, namespace, name)  # again: a conversion takes its time
         key = endpoint.key(namespace, name)
         if dry and self.store.get(endpoint.served.key, key) is None:
             return orjson.dumps(obj)
@@ -110,7 +118,7 @@ class Objects:
             raise forbidden(NAMESPACE, name, "this namespace may not be deleted")
         admission.check_preconditions(endpoint, old["metadata"], options.preconditions)
         new = admission.deleted(endpoint, old, options, datetime.now(UTC))
-        gone = admission.is_finished(new)
+        gone = admission.is_finished(endpoint, new)
         if options.dry_run or (new == old and not gone):
             return Row(row.rv, row.key, orjson.dumps(new)), gone
         return self._commit(endpoint, row, new, old, gone), gone
@@ -118,7 +126,7 @@ class Objects:
     def replace(self, endpoint: Endpoint, row: Row, stored: Object) -> Row:
         """Store a new state, or end the object if that was all that its deletion waited for."""
         old = orjson.loads(row.value)
-        gone = admission.is_terminating(stored) and admission.is_finished(stored)
+        gone = admission.is_terminating(stored) and admission.is_finished(endpoint, stored)
         return row if stored == old and not gone else self._commit(endpoint, row, stored, old, gone)
 
     def _commit(self, endpoint: Endpoint, row: Row, new: Object, old: Object, gone: bool) -> Row:
@@ -137,6 +145,7 @@ class Objects:
         if endpoint.served.key == CRDS:
             self._check_kind_is_free(obj)
             obj["status"] = definitions.status(obj, _now())
+            _check_usable(obj)
         converted = (await self.converter.convert(endpoint, [obj], endpoint.stored))[0]
         return {"apiVersion": endpoint.stored, "kind": converted["kind"]} | converted
 
@@ -150,7 +159,10 @@ class Objects:
     def _check_home(self, endpoint: Endpoint, namespace: str, name: str) -> None:
         """A new object needs a definition and a namespace that are there to stay."""
         resource = endpoint.served.resource
-        if endpoint.terminating:
+        current = self.registry.find(resource.group, resource.version, resource.plural)
+        if current is None or current.served.resource != resource:
+            raise no_such_resource()
+        if current.terminating:
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(resource, name, why)
         if not resource.namespaced:
@@ -162,6 +174,16 @@ class Objects:
             why = f"namespace {namespace} is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": why, "field": "metadata.namespace"}
             raise forbidden(resource, name, f"unable to create new content because {why}", causes=[cause])
+
+
+def _check_usable(crd: Object) -> None:
+    """What cannot be installed must not be stored: it would fail again at each start."""
+    try:
+        definitions.endpoints(crd, 0)
+    except Exception as problem:  # a schema is written freely, and can trip its compiler in any way
+        why = f"cannot be served: {type(problem).__name__}: {problem}"
+        cause = causes.invalid((None, "spec"), crd["spec"]["names"]["kind"], why)
+        raise invalid(crd["kind"], "apiextensions.k8s.io", crd["metadata"]["name"], [cause]) from problem
 
 
 def _now() -> str:

@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 class Registry:
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str, str, str], Endpoint] = {}
+        self._stored: dict[str, Endpoint] = {}  # by key: the storage version, served or not
         self._definitions: dict[str, Object] = {}
         self._since: dict[str, int] = {}  # CRD → the revision of its present schemas
         for builtin in BUILTINS:
@@ -27,12 +28,12 @@ class Registry:
         return self._endpoints.get((group, version, plural))
 
     def of_kind(self, group: str, kind: str) -> Endpoint | None:
-        """Any version of a kind, for those who only want to find objects."""
-        wanted, found = (group, kind), self._endpoints.values()
+        """The storage version of a kind, for those who only want to find objects."""
+        wanted, found = (group, kind), self._stored.values()
         return next((e for e in found if (e.served.resource.group, e.served.resource.kind) == wanted), None)
 
     def of_key(self, key: str) -> Endpoint | None:
-        return next((each for each in self._endpoints.values() if each.served.key == key), None)
+        return self._stored.get(key)
 
     def served(self) -> list[Served]:
         return [endpoint.served for endpoint in self._endpoints.values()]
@@ -45,8 +46,8 @@ class Registry:
         since = self._since[name] if same else int(crd["metadata"]["resourceVersion"])
         self.remove(crd)
         self._definitions[name], self._since[name] = crd, since
-        for endpoint in definitions.endpoints(crd, since):
-            self._add(endpoint)
+        for endpoint, version in zip(_endpoints(crd, since), crd["spec"]["versions"], strict=False):
+            self._add(endpoint, served=bool(version.get("served")))
             for rule in endpoint.schema.unenforced if endpoint.schema and not same else ():
                 log.warning("%s: only a real Kubernetes enforces this: %s", name, rule)
         return before is not None and before["spec"] != crd["spec"]
@@ -55,8 +56,20 @@ class Registry:
         name = crd["metadata"]["name"]
         self._definitions.pop(name, None)
         self._since.pop(name, None)
+        self._stored.pop(name, None)
         self._endpoints = {at: each for at, each in self._endpoints.items() if each.served.key != name}
 
-    def _add(self, endpoint: Endpoint) -> None:
+    def _add(self, endpoint: Endpoint, *, served: bool = True) -> None:
         resource = endpoint.served.resource
-        self._endpoints[resource.group, resource.version, resource.plural] = endpoint
+        if resource.api_version == endpoint.stored:
+            self._stored[endpoint.served.key] = endpoint
+        if served:
+            self._endpoints[resource.group, resource.version, resource.plural] = endpoint
+
+
+def _endpoints(crd: Object, since: int) -> list[Endpoint]:
+    try:
+        return definitions.endpoints(crd, since)
+    except Exception:  # a CRD that an older release let in must not keep the server from starting
+        log.exception("%s cannot be served", crd["metadata"]["name"])
+        return []

@@ -101,7 +101,7 @@ class Store:
     def __init__(self, folder: Path | None) -> None:
         """Opens, or makes, the store in this folder; None keeps everything in memory."""
         self._lock = _lock(folder) if folder else None
-        self._db = sqlite3.connect(folder / "objects.db" if folder else ":memory:", isolation_level=None)
+        self._db = sqlite3.connect(_file(folder) if folder else ":memory:", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(SCHEMA)
@@ -243,6 +243,14 @@ def _end(prefix: str) -> str:
     if not prefix:
         return _LAST
     return f"{prefix[:-1]}0" if prefix.endswith("/") else f"{prefix}\0"
+
+
+def _file(folder: Path) -> Path:
+    """Secrets are in it, and SQLite would let the umask decide who reads it and its journal."""
+    path = folder / "objects.db"
+    path.touch(0o600)
+    path.chmod(0o600)
+    return path
 
 
 def _lock(folder: Path) -> IO[str]:

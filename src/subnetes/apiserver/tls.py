@@ -59,7 +59,7 @@ def _authority(folder: Path) -> tuple[x509.Certificate, Key]:
     builder = _builder("subnetes-ca", name, key).add_extension(constraint, critical=True)
     certificate = builder.sign(key, hashes.SHA256())
     write_private(key_file, _pem(key))
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
     return certificate, key
 
 

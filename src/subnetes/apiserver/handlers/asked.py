@@ -28,6 +28,8 @@ class Target:
 def target(registry: Registry, path: str) -> Target:
     """The endpoint and object that a path under /api or /apis names."""
     parts = [part for part in path.split("/") if part]
+    if len(parts) < (3 if parts[0] == "api" else 4):
+        raise no_such_resource()
     group, version, *parts = ["", *parts[1:]] if parts[0] == "api" else parts[1:]
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 2 and parts[2] != "status":

@@ -29,9 +29,19 @@ async def read(request: web.BaseRequest) -> bytes:
 
 def decoded(data: bytes) -> Any:
     try:
-        return orjson.loads(data)
+        value = orjson.loads(data)
     except orjson.JSONDecodeError as problem:
         raise bad_request(f"the body is not JSON: {problem}") from None
+    check_depth(value)
+    return value
+
+
+def check_depth(value: Any) -> None:
+    """Refuse what cannot be written as JSON again, be it inside the request to a conversion webhook."""
+    try:
+        orjson.dumps({"request": {"objects": [value]}})
+    except orjson.JSONEncodeError as problem:
+        raise bad_request(f"the body cannot be stored: {problem}") from None
 
 
 def media_type(request: web.BaseRequest) -> str:
@@ -65,6 +75,7 @@ async def read_object(request: web.BaseRequest, target: Target) -> Object:
 
 def check_identity(target: Target, obj: Object) -> Object:
     """Refuse an object that says it is another than the path says."""
+    check_depth(obj)
     metadata = obj.get("metadata")
     given = metadata if isinstance(metadata, dict) else {}
     name = given.get("name", "")

@@ -24,7 +24,7 @@ _TOO_OLD = (
 
 async def get(objects: Objects, request: web.BaseRequest, target: Target) -> web.Response:
     shape = answers.form(request)
-    _check_reached(objects, asked.number(request.query, "resourceVersion"))
+    check_reached(objects, asked.number(request.query, "resourceVersion"))
     row = objects.row(target.endpoint, target.namespace, target.name)
     value = (await objects.render(target.endpoint, [row]))[0]
     if shape == TABLE:
@@ -106,13 +106,15 @@ def _place(objects: Objects, query: Query) -> Place:
         if revision:
             raise bad_request("specifying resource version is not allowed when using continue")
         at, after = _from_token(token)
+        if at > objects.store.revision:
+            raise expired("The continue parameter is from another history than this one: start a new list.")
         return Place(None if at < 0 else at, after, limit)
-    _check_reached(objects, revision)
+    check_reached(objects, revision)
     exact = match == "Exact" or (limit is not None and not match and revision)
     return Place(revision if exact else None, "", limit)
 
 
-def _check_reached(objects: Objects, revision: int) -> None:
+def check_reached(objects: Objects, revision: int) -> None:
     """Nothing lags behind here, so a revision that is not there yet is not worth waiting for."""
     if objects.store.revision < revision:
         message = f"Too large resource version: {revision}, current: {objects.store.revision}"

@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from subnetes.apiserver.definitions import Endpoint
-from subnetes.apiserver.handlers import answers, asked
+from subnetes.apiserver.handlers import answers, asked, reads
 from subnetes.apiserver.handlers.asked import Target
 from subnetes.apiserver.hub import Event, Hub, Interest, Transition, Watcher
 from subnetes.apiserver.objects import Objects
@@ -18,6 +18,7 @@ from subnetes.apiserver.status import Failure, expired
 from subnetes.apiserver.store import Expired
 
 DEFAULT_SECONDS = 1800  # as the real server, which picks between half an hour and an hour
+DRAIN_SECONDS = 10.0  # how long a client may take to read the rest of a watch that has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,22 @@ class Watches:
         seconds = asked.number(request.query, "timeoutSeconds") or DEFAULT_SECONDS
         watcher, initial = self._join(request, target)
         response = web.StreamResponse(headers={"Content-Type": answers.JSON})
-        stream = _Stream(self, request, target.endpoint, response, shape)
-        timer = asyncio.get_running_loop().call_later(seconds, watcher.close)
+        stream = _Stream(self, request, target.endpoint, response, shape, self.objects.store.revision)
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(seconds, watcher.close)]
+
+        def over() -> None:
+            stream.ended = self.objects.store.revision
+            timers.append(loop.call_later(DRAIN_SECONDS, _abort, request))
+
+        watcher.on_close = over
         try:
             await response.prepare(request)
             await stream.run(watcher, initial)
             await response.write_eof()
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             self.hub.leave(watcher)
         return response
 
@@ -46,6 +55,7 @@ class Watches:
         key, query = target.endpoint.served.key, request.query
         selectors = asked.selectors(target.endpoint, query)
         since = asked.number(query, "resourceVersion")
+        reads.check_reached(self.objects, since)
         equals = selectors.fields.equals if selectors.fields else {}
         matches = selectors.matches if selectors.any else None
         watcher = self.hub.join(Interest(key, target.namespace, equals, matches))
@@ -71,12 +81,14 @@ class _Stream:
     endpoint: Endpoint
     response: web.StreamResponse
     shape: str
+    joined: int  # the revision that the initial events show
+    ended: int = 0  # the revision up to which a closed watcher was offered what happened
     first: bool = True
 
     async def run(self, watcher: Watcher, initial: list[Event]) -> None:
         await self._send(initial)
         if asked.flag(self.request.query, "sendInitialEvents"):
-            await self._bookmark({"annotations": {"k8s.io/initial-events-end": "true"}})
+            await self._bookmark(self.joined, {"annotations": {"k8s.io/initial-events-end": "true"}})
         events: list[Event] = []
         while events or not watcher.closed:
             timer = asyncio.get_running_loop().call_later(self.watches.bookmark_seconds, watcher.poke)
@@ -84,18 +96,18 @@ class _Stream:
             timer.cancel()
             await self._send(events)
             if not events:
-                await self._bookmark({})
+                await self._bookmark(self.ended or self.watches.objects.store.revision, {})
 
     async def _send(self, events: list[Event]) -> None:
         lines = [await self._line(event) for event in events]
         if lines:
             await self.response.write(b"".join(lines))
 
-    async def _bookmark(self, more: dict[str, object]) -> None:
+    async def _bookmark(self, revision: int, more: dict[str, object]) -> None:
         """How far the watcher has come, though nothing concerned it."""
         if asked.flag(self.request.query, "allowWatchBookmarks"):
             resource = self.endpoint.served.resource
-            metadata = {"resourceVersion": str(self.watches.objects.store.revision)} | more
+            metadata = {"resourceVersion": str(revision)} | more
             obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
             await self.response.write(Event("BOOKMARK", 0, orjson.dumps(obj)).line())
 
@@ -127,6 +139,12 @@ class _Stream:
 
     async def _rendered(self, event: Event) -> bytes:
         return (await self.watches.objects.render(self.endpoint, [event]))[0]
+
+
+def _abort(request: web.BaseRequest) -> None:
+    """Drop a client that stopped reading; no write to it would ever return."""
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _error(failure: Failure) -> Event:
