@@ -5,7 +5,6 @@ import asyncio
 import errno
 import os
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from subnetes.api.crd import crds
 from subnetes.apiserver.server import LEFT_OUT, Config, Server
 from subnetes.apiserver.store import Busy
+from subnetes.kube.services import stop_on_signals
 
 DEFAULT_FOLDER = Path("~/.subnetes")
 DEFAULT_PORT = 7443
@@ -63,10 +63,7 @@ def explained(problem: Exception, config: Config) -> str:
 
 
 async def _serve(config: Config) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for sign in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(sign, stop.set)
+    stop = stop_on_signals()
     async with Server(config) as server:
         print(greeting(server), flush=True)
         await stop.wait()
