@@ -1,7 +1,8 @@
 """The real Kubernetes binaries that tests and benchmarks stand on.
 
-`locate()` answers where etcd, kube-apiserver, kubectl and kube-controller-manager are:
-`KUBEBUILDER_ASSETS` if set (envtest's convention), else a cache outside the clone, keyed by version.
+`locate()` answers where etcd, kube-apiserver and kubectl are: `KUBEBUILDER_ASSETS` if set (envtest's
+convention), else a cache outside the clone, keyed by version. The cache also holds what a whole cluster needs:
+scheduler, controller-manager, kubelet, containerd and the reference CNI plugins.
 `python3 -m tests.harness.kube_assets` (make kube-assets) builds what the cache lacks from Go modules:
 nobody publishes current binaries where every machine may fetch them, but `k8s.io/kubernetes` is a module
 like any other once its staging replacements point at the matching `v0.x` releases.
@@ -31,7 +32,22 @@ from pathlib import Path
 KUBERNETES = "1.36.3"
 ETCD = "3.6.16"
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
-OPTIONAL = ("kube-controller-manager",)  # not in envtest's set; garbage collection is compared with it
+CONTAINERD = "2.4.2"
+CNI = "1.3.1"
+PLUGINS = "1.9.1"
+# not in envtest's set: what garbage collection is compared with, and what makes a node
+OPTIONAL = (
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+    "loopback",
+    "bridge",
+    "host-local",
+    "cnitool",
+)
 
 
 class AssetsMissing(Exception):
@@ -98,7 +114,7 @@ def _only_builder(folder: Path) -> Iterator[None]:
 
 
 def _build(go: str, folder: Path, absent: list[str]) -> None:
-    _say(f"building {', '.join(absent)} into {folder} (about six minutes on two cores, once)")
+    _say(f"building {', '.join(absent)} into {folder} (about ten minutes on two cores for all, once)")
     environment = os.environ | {"GOFLAGS": "-mod=mod -buildvcs=false -trimpath"}
     binaries = [b for b in _binaries(go, environment) if b.name in absent]
     for number, binary in enumerate(binaries, 1):
@@ -118,10 +134,30 @@ def _binaries(go: str, environment: dict[str, str]) -> list[Binary]:
     version = f"-X {variable}Version=v{KUBERNETES} -X {variable}Major={major} -X {variable}Minor={minor}"
     kube_mod = _kubernetes_go_mod(go, environment)
     etcd_mod = _go_mod("etcd", "go 1.26.0", f"go.etcd.io/etcd/server/v3 v{ETCD}")
-    commands = ("kube-apiserver", "kubectl", "kube-controller-manager")
+    commands = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler", "kubelet")
     return [
         Binary("etcd", "go.etcd.io/etcd/server/v3", etcd_mod),
         *(Binary(c, f"k8s.io/kubernetes/cmd/{c}", kube_mod, version) for c in commands),
+        *_runtime_binaries(),
+        *_cni_binaries(),
+    ]
+
+
+def _runtime_binaries() -> list[Binary]:
+    module = "github.com/containerd/containerd/v2"
+    go_mod = _go_mod("containerd", "go 1.26.0", f"{module} v{CONTAINERD}")
+    version = f"-X {module}/version.Version=v{CONTAINERD}"
+    commands = ("containerd", "containerd-shim-runc-v2", "ctr")
+    return [Binary(c, f"{module}/cmd/{c}", go_mod, version) for c in commands]
+
+
+def _cni_binaries() -> list[Binary]:
+    home = "github.com/containernetworking"
+    go_mod = _go_mod("cni", "go 1.26.0", f"(\n {home}/cni v{CNI}\n {home}/plugins v{PLUGINS}\n)")
+    plugins = ("main/loopback", "main/bridge", "ipam/host-local")
+    return [
+        Binary("cnitool", f"{home}/cni/cnitool", go_mod),
+        *(Binary(p.rpartition("/")[2], f"{home}/plugins/plugins/{p}", go_mod) for p in plugins),
     ]
 
 
