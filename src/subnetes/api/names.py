@@ -1,0 +1,29 @@
+"""Names that several components must spell alike: annotations, finalizers, labels, and the reserved namespace.
+
+What an NNC carries beside its fields. One owner each: DNC-RC writes all of them, agents and conversions read.
+"""
+
+NAMESPACE = "kube-system"
+
+SCALER = "acn.azure.com/scaler"
+"""On an NNC, for readers of v1alpha: the scaling values of its first network container, as JSON."""
+DRAINING = "acn.azure.com/draining"
+"""On an NNC: the ids of network containers whose subnet no longer matches the node, with commas between."""
+GRANTER = "acn.azure.com/granter"
+"""On an NNC: the replica of DNC-RC that grants. A new leader writes it first, so that what a former one still
+has under way conflicts."""
+MAX_IPS = "acn.azure.com/max-ip-count"
+"""On a Node: how many IPs it may have over all its network containers, instead of the default."""
+
+RELEASE_FINALIZER = "acn.azure.com/release-ips"
+"""On an NNC: its IPs are still reserved."""
+SUBNET_FINALIZER = "acn.azure.com/in-use"
+"""On a ClusterSubnet: network containers draw from it."""
+
+RETURNING = "acn.azure.com/returning"
+"""Label of the ConfigMap that keeps a returning node's network containers while its NNC is made anew."""
+RETURNING_PREFIX = "returning-nnc-"
+
+IMPORTED_SCALER = "acn.azure.com/imported-scaler"
+"""On a ClusterSubnet: the scaling values that its nodes had before it was declared, as JSON. They rule again when
+an override is removed."""

@@ -1,0 +1,51 @@
+"""Whether a subnet is so scarce that its nodes keep no spare IPs. DNC-RC decides it, every agent obeys.
+
+Exhaustion begins by what is reserved and ends by what *would be* reserved: judged by what is reserved while
+everybody is squeezed, it would end at once, the buffers would come back, and it would begin again, for ever.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from subnetes.ipam.scaling import Scaler, exactly, target
+
+
+class InvalidThresholds(ValueError):
+    """With these, a subnet could be exhausted and recovered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Shares of the capacity."""
+
+    upper: Fraction
+    lower: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lower < self.upper <= 1:
+            raise InvalidThresholds(
+                f"thresholds must be 0 < lower < upper <= 1, not lower {self.lower} and upper {self.upper}"
+            )
+
+    @classmethod
+    def of(cls, upper: float | str | Fraction = "0.9", lower: float | str | Fraction = "0.8") -> "Thresholds":
+        return cls(exactly(upper), exactly(lower))
+
+
+def contribution(scaler: Scaler, requested: int) -> int:
+    """What a network container that requests so many would hold with the normal scaler, its primary included.
+
+    While a subnet is exhausted, nodes request exactly their demand: their sum is what recovery would cost.
+    """
+    return target(scaler, requested) + 1
+
+
+def is_exhausted(was: bool, reserved: int, capacity: int, projected: int, thresholds: Thresholds) -> bool:
+    """`projected` is the sum of the contributions.
+
+    A subnet with nothing left is exhausted whatever its threshold: 1.0 can be reached but not exceeded. And
+    it does not recover before the idle IPs are really back, or it would be exhausted again the moment after.
+    """
+    if reserved >= capacity or reserved > thresholds.upper * capacity:
+        return True
+    return was and projected >= thresholds.lower * capacity
