@@ -40,13 +40,15 @@ class Authority:
     def file(self) -> Path:
         return self.folder / "ca.crt"
 
-    def issue(self, user: str, groups: tuple[str, ...] = ()) -> Pair:
-        """A certificate for a server on loopback, which is as good for a client called `user`."""
+    def issue(
+        self, user: str, groups: tuple[str, ...] = (), addresses: tuple[str, ...] = ("127.0.0.1",)
+    ) -> Pair:
+        """A certificate for a server, on loopback unless said, as good for a client called `user`."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         names = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(each)) for each in addresses)]
         )
         usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         builder = _builder(subject, self.certificate.subject, key)

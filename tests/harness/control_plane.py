@@ -26,6 +26,9 @@ USERS = {  # token = name; who they are decides what RBAC lets them do
     "admin": ["system:masters"],
     "alice": [],  # authenticated, with no rights but what a test grants
     "bob": [],
+    "system:node:a": ["system:nodes"],  # as kubelets, and agents with their credentials, are known
+    "system:node:b": ["system:nodes"],
+    "system:serviceaccount:kube-system:subnetes-controller": ["system:serviceaccounts"],
 }
 
 

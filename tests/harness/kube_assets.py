@@ -1,8 +1,8 @@
 """The real Kubernetes binaries that tests and benchmarks stand on.
 
 `locate()` answers where etcd, kube-apiserver and kubectl are: `KUBEBUILDER_ASSETS` if set (envtest's
-convention), else a cache outside the clone, keyed by version. The cache also holds what a whole cluster needs:
-scheduler, controller-manager, kubelet, containerd and the reference CNI plugins.
+convention), else a cache outside the clone, keyed by version. The cache also holds what a whole cluster
+needs: scheduler, controller-manager, kubelet, containerd and the reference CNI plugins.
 `python3 -m tests.harness.kube_assets` (make kube-assets) builds what the cache lacks from Go modules:
 nobody publishes current binaries where every machine may fetch them, but `k8s.io/kubernetes` is a module
 like any other once its staging replacements point at the matching `v0.x` releases.

@@ -170,7 +170,10 @@ def _suffix(query: dict[str, Any]) -> str:
 
 
 def eventually(
-    question: Callable[[], T], accept: Callable[[T], bool] = bool, patience: float = PATIENCE
+    question: Callable[[], T],
+    accept: Callable[[T], bool] = bool,
+    patience: float = PATIENCE,
+    every: float = 0.02,
 ) -> T:
     """Ask until the answer is acceptable; the last answer is in the failure's text."""
     deadline = time.monotonic() + patience
@@ -179,7 +182,7 @@ def eventually(
         if accept(answer):
             return answer
         assert time.monotonic() < deadline, f"not within {patience} s; the last answer: {answer}"
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -366,6 +366,15 @@ def test_old_objects_must_fit_a_tightened_schema_when_they_are_written(twins: Tw
     assert Sides(twins, "PATCH", f"{path}/a", change, content_type=MERGE).codes() == (422, 200)
 
 
+def test_only_requests_are_counted(twins: Twins) -> None:
+    said = [
+        set(re.findall(r"^# TYPE (\S+)", rest.get("/metrics").body.decode(), re.MULTILINE))
+        for rest in (twins.embedded, twins.real)
+    ]
+    assert said[0] == {"apiserver_request_total"}
+    assert {"apiserver_request_total", "apiserver_request_duration_seconds"} <= said[1]
+
+
 def test_every_difference_is_documented() -> None:
     """One row a test: the table names the test that proves it."""
     proven = set(re.findall(r"`(test_\w+)`", DOCUMENT.read_text()))

@@ -1,4 +1,4 @@
-"""Names that several components must spell alike: annotations, finalizers, labels, and the reserved namespace.
+"""Names that several components must spell alike: annotations, finalizers, labels, the reserved namespace.
 
 What an NNC carries beside its fields. One owner each: DNC-RC writes all of them, agents and conversions read.
 """
@@ -25,5 +25,5 @@ RETURNING = "acn.azure.com/returning"
 RETURNING_PREFIX = "returning-nnc-"
 
 IMPORTED_SCALER = "acn.azure.com/imported-scaler"
-"""On a ClusterSubnet: the scaling values that its nodes had before it was declared, as JSON. They rule again when
-an override is removed."""
+"""On a ClusterSubnet: the scaling values that its nodes had before it was declared, as JSON. They rule again
+when an override is removed."""

@@ -153,17 +153,19 @@ _POD_RULES = Rules(prepare=_pod, generation=True, graceful=True, shape=_PodShape
 _SECRET_RULES = Rules(prepare=_secret, shape=_SecretShape)
 _LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases")
 _STATUS: Mapping[str, Any] = {"status_subresource": True}
+_POD_MORE: Mapping[str, Any] = {"categories": ("all",), "filed_by": "spec.nodeName"}
 
 BUILTINS = (
     _builtin(NAMESPACE, _NAMESPACE_RULES, {"Status": ".status.phase"}, "status.phase", "ns", **_STATUS),
     _builtin(_core("Node", namespaced=False), Rules(), _NODE_COLUMNS, "spec.unschedulable", "no", **_STATUS),
-    _builtin(_core("Pod"), _POD_RULES, _POD_COLUMNS, _POD_FIELDS, "po", categories=("all",), **_STATUS),
+    _builtin(_core("Pod"), _POD_RULES, _POD_COLUMNS, _POD_FIELDS, "po", **_STATUS, **_POD_MORE),
     _builtin(_core("Secret"), _SECRET_RULES, {"Type": ".type"}, "type"),
     _builtin(_core("ConfigMap"), Rules(), {}, short="cm"),
     _builtin(_core("Event"), Rules(), _EVENT_COLUMNS, _EVENT_FIELDS, "ev"),
     _builtin(_core("ServiceAccount"), Rules(), {}, short="sa"),
     _builtin(_LEASE, Rules(needs_version=True), {"Holder": ".spec.holderIdentity"}),
 )
+FILED = {each.served.key: each.served.filed_by for each in BUILTINS if each.served.filed_by}
 DEFINITIONS = Served(
     resource=Resource(
         "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False

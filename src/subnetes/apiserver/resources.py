@@ -31,6 +31,7 @@ class Served:
     storage_version: str = ""
     columns: tuple[Column, ...] = ()
     selectable_fields: tuple[str, ...] = ()
+    filed_by: str = ""  # the one of these by which the store finds objects without looking at the others
     openapi: dict[str, Any] | None = field(default=None, compare=False)  # None: a core kind, not validated
 
     @property

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from subnetes.api.resource import Resource
 from subnetes.apiserver import admission
-from subnetes.apiserver.builtins import CRDS, DEFINITIONS, INITIAL_NAMESPACES, NAMESPACE
+from subnetes.apiserver.builtins import CRDS, DEFINITIONS, FILED, INITIAL_NAMESPACES, NAMESPACE
 from subnetes.apiserver.collector import Collector
 from subnetes.apiserver.conversion import TIMEOUT_SECONDS, Converter
 from subnetes.apiserver.handlers.app import App
@@ -82,7 +82,7 @@ class Server:
         folder = self._config.data or Path(tempfile.mkdtemp(prefix="subnetes-"))
         if self._config.data is None:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        store = Store(self._config.data)
+        store = Store(self._config.data, FILED)
         stack.callback(store.close)
         self.token, tokens = _tokens(folder)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)

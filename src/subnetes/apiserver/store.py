@@ -10,7 +10,9 @@
 
 The store is a log: a write adds a row under the next revision, and the newest row of a key is its present.
 So lists at an exact revision, the resumption of watches and the state before a change are plain queries.
-`current` names the newest row of every live key, so that reading the present costs what it returns.
+`current` names the newest row of every live key, so that reading the present costs what it returns. Of a
+resource that is asked for by one field above all (pods by their node), `filed` names the rows by that field's
+value before and after each write, so that a question with a value costs what was ever under that value.
 
 A value is an object's JSON as it is served, its resourceVersion included. Keys are `namespace/name` or `name`
 and sort as etcd's do. Calls are synchronous and come from one thread: a write takes some tens of
@@ -23,7 +25,7 @@ process; only a power cut could take the last moments, and it leaves the file co
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,19 +33,9 @@ from typing import IO, Any
 
 import orjson
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS log (
-    rv INTEGER PRIMARY KEY, resource TEXT NOT NULL, key TEXT NOT NULL,
-    deleted INTEGER NOT NULL, value BLOB NOT NULL
-);
-CREATE INDEX IF NOT EXISTS log_by_key ON log (resource, key, rv);
-CREATE TABLE IF NOT EXISTS current (
-    resource TEXT NOT NULL, key TEXT NOT NULL, rv INTEGER NOT NULL, PRIMARY KEY (resource, key)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS compaction (id INTEGER PRIMARY KEY CHECK (id = 0), rv INTEGER NOT NULL);
-INSERT OR IGNORE INTO compaction VALUES (0, 0);
-"""
-_LAST = "\U0010ffff"
+from subnetes.apiserver import queries
+from subnetes.apiserver.queries import SCHEMA, Filed, Span, end
+from subnetes.apiserver.selectors import field_value
 
 
 class Refused(Exception):
@@ -98,8 +90,12 @@ class Page:
 
 
 class Store:
-    def __init__(self, folder: Path | None) -> None:
-        """Opens, or makes, the store in this folder; None keeps everything in memory."""
+    def __init__(self, folder: Path | None, fields: Mapping[str, str] | None = None) -> None:
+        """Opens, or makes, the store in this folder; None keeps everything in memory.
+
+        `fields` names, by resource, the field whose value `under` means in `scan` and `changes`.
+        """
+        self._fields = dict(fields or {})
         self._lock = _lock(folder) if folder else None
         self._db = sqlite3.connect(_file(folder) if folder else ":memory:", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -109,6 +105,8 @@ class Store:
         newest: int = self._db.execute("SELECT coalesce(max(rv), 0) FROM log").fetchone()[0]
         # A compacted tombstone leaves no row behind, and a revision must never be given twice.
         self.revision = max(newest, self.compacted)
+        for resource in self._fields:
+            self._file_the_rest(resource)
 
     def close(self) -> None:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -127,16 +125,22 @@ class Store:
         resource: str,
         prefix: str = "",
         *,
+        under: str | None = None,
         at: int | None = None,
         after: str = "",
         limit: int | None = None,
     ) -> Page:
-        """The live objects of a namespace (`namespace/`) or of one key, in order, now or at a revision."""
+        """The live objects of a namespace (`namespace/`) or of one key, in order, now or at a revision.
+
+        With `under`, of these only what was ever filed under that value: all that have it, perhaps some more.
+        """
         revision = self.revision if at is None else at
         if revision < self.compacted:
             raise Expired(revision, self.compacted)
-        between = (resource, max(prefix, after + "\0" if after else ""), _end(prefix))
-        query, parameters = _present(between) if revision >= self.revision else _past(between, revision)
+        span = Span(resource, max(prefix, after + "\0" if after else ""), end(prefix))
+        filed = self._filed(resource, under)
+        now = revision >= self.revision
+        query, parameters = queries.present(span, filed) if now else queries.past(span, filed, revision)
         fetched = self._db.execute(f"{query} LIMIT ?", (*parameters, -1 if limit is None else limit))
         rows = [Row(*row) for row in fetched]
         total = len(rows)
@@ -148,32 +152,29 @@ class Store:
         """The resources that have live objects."""
         return [row[0] for row in self._db.execute("SELECT DISTINCT resource FROM current")]
 
-    def changes(self, since: int, resource: str, prefix: str = "") -> list[Change]:
-        """What happened after a revision, oldest first."""
+    def changes(
+        self, since: int, resource: str, prefix: str = "", *, under: str | None = None
+    ) -> list[Change]:
+        """What happened after a revision, oldest first; with `under`, to what had or got that value."""
         if since < self.compacted:
             raise Expired(since, self.compacted)
-        query = """SELECT rv, resource, key, value, deleted,
-                     (SELECT value FROM (SELECT value, deleted FROM log AS old
-                        WHERE old.resource = log.resource AND old.key = log.key AND old.rv < log.rv
-                        ORDER BY old.rv DESC LIMIT 1) WHERE NOT deleted)
-                   FROM log WHERE rv > ? AND +resource = ? AND key >= ? AND key < ? ORDER BY rv"""
-        found = self._db.execute(query, (since, resource, prefix, _end(prefix)))
+        span = Span(resource, prefix, end(prefix))
+        query, parameters = queries.since(span, self._filed(resource, under), since)
+        found = self._db.execute(f"{query} ORDER BY log.rv", parameters)
         return [Change(rv, res, key, value, bool(gone), old) for rv, res, key, value, gone, old in found]
 
     def create(self, resource: str, key: str, obj: dict[str, Any]) -> Row:
         """Store a new object; its metadata.resourceVersion is set in place."""
         if self.get(resource, key) is not None:
             raise Exists(key)
-        return self._write(resource, key, obj, deleted=False)
+        return self._write(resource, key, obj, None)
 
     def update(self, resource: str, key: str, obj: dict[str, Any], expected: int) -> Row:
-        self._expect(resource, key, expected)
-        return self._write(resource, key, obj, deleted=False)
+        return self._write(resource, key, obj, self._expect(resource, key, expected))
 
     def delete(self, resource: str, key: str, obj: dict[str, Any], expected: int) -> Row:
         """Remove an object, `obj` being its last state: watchers see it with the revision of the deletion."""
-        self._expect(resource, key, expected)
-        return self._write(resource, key, obj, deleted=True)
+        return self._write(resource, key, obj, self._expect(resource, key, expected), deleted=True)
 
     def compact(self, rv: int) -> None:
         """Forget how things were before a revision; the state at the revision itself stays readable."""
@@ -185,19 +186,24 @@ class Store:
                         WHERE newer.rv > :since AND newer.rv <= :rv)"""
         span = {"since": self.compacted, "rv": rv}
         with self._transaction():
-            self._db.execute(superseded, span)
-            self._db.execute("DELETE FROM log WHERE deleted AND rv > :since AND rv <= :rv", span)
+            forgotten = self._db.execute(f"{superseded} RETURNING rv", span).fetchall()
+            tombstones = "DELETE FROM log WHERE deleted AND rv > :since AND rv <= :rv RETURNING rv"
+            forgotten += self._db.execute(tombstones, span).fetchall()
+            self._db.executemany("DELETE FROM filed WHERE rv = ?", forgotten)
             self._db.execute("UPDATE compaction SET rv = :rv", span)
         self.compacted = rv
 
-    def _expect(self, resource: str, key: str, expected: int) -> None:
+    def _expect(self, resource: str, key: str, expected: int) -> Row:
         row = self.get(resource, key)
         if row is None:
             raise Missing(key)
         if row.rv != expected:
             raise Stale(key)
+        return row
 
-    def _write(self, resource: str, key: str, obj: dict[str, Any], *, deleted: bool) -> Row:
+    def _write(
+        self, resource: str, key: str, obj: dict[str, Any], old: Row | None, *, deleted: bool = False
+    ) -> Row:
         rv = self.revision + 1
         obj["metadata"]["resourceVersion"] = str(rv)
         value = orjson.dumps(obj)
@@ -207,8 +213,29 @@ class Store:
                 self._db.execute("DELETE FROM current WHERE resource = ? AND key = ?", (resource, key))
             else:
                 self._db.execute("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", (resource, key, rv))
+            if resource in self._fields:
+                self._file_under(resource, rv, obj, orjson.loads(old.value) if old else obj)
         self.revision = rv
         return Row(rv, key, value)
+
+    def _file_under(self, resource: str, rv: int, *states: Mapping[str, Any]) -> None:
+        path = self._fields[resource]
+        rows = [(resource, path, value, rv) for value in {field_value(state, path) for state in states}]
+        self._db.executemany("INSERT INTO filed VALUES (?, ?, ?, ?)", rows)
+
+    def _file_the_rest(self, resource: str) -> None:
+        """File what was written before this field was filed, or by a release that did not."""
+        missing = """SELECT rv FROM log WHERE resource = :resource
+                     EXCEPT SELECT rv FROM filed WHERE resource = :resource AND field = :field"""
+        found = self._db.execute(missing, {"resource": resource, "field": self._fields[resource]}).fetchall()
+        with self._transaction():
+            for (rv,) in found:
+                query, parameters = queries.since(Span(resource), None, rv - 1)
+                *_, new, _, old = self._db.execute(f"{query} AND log.rv = ?", (*parameters, rv)).fetchone()
+                self._file_under(resource, rv, orjson.loads(new), orjson.loads(old or new))
+
+    def _filed(self, resource: str, under: str | None) -> Filed | None:
+        return None if under is None else Filed(resource, self._fields[resource], under)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -219,30 +246,6 @@ class Store:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
-
-
-Parameters = tuple[str | int, ...]
-
-
-def _present(between: tuple[str, str, str]) -> tuple[str, Parameters]:
-    query = """SELECT log.rv, log.key, log.value FROM current CROSS JOIN log USING (rv)
-               WHERE current.resource = ? AND current.key >= ? AND current.key < ? ORDER BY current.key"""
-    return query, between
-
-
-def _past(between: tuple[str, str, str], revision: int) -> tuple[str, Parameters]:
-    # SQLite takes the bare columns beside max() from the row that has the maximum.
-    query = """SELECT rv, key, value FROM (SELECT max(rv) AS rv, key, value, deleted FROM log
-               WHERE resource = ? AND key >= ? AND key < ? AND rv <= ? GROUP BY key)
-               WHERE NOT deleted ORDER BY key"""
-    return query, (*between, revision)
-
-
-def _end(prefix: str) -> str:
-    """The first key after all of `namespace/` (`0` follows `/`), or after the one key that is meant."""
-    if not prefix:
-        return _LAST
-    return f"{prefix[:-1]}0" if prefix.endswith("/") else f"{prefix}\0"
 
 
 def _file(folder: Path) -> Path:

@@ -1,9 +1,9 @@
 """Who owns an address, by everybody who says so, and where they contradict each other.
 
 An owner is a grant: an NC and the id of the IP in it, or the NC's primary. DNC's record, an NNC's status and
-a journal may all name the same one. What a node has let go of is not its own any more, though its NNC's
-status still shows it: DNC may have given it to another by now. Nor is what the journal of a node without an
-NNC says: the control plane waited for that node and then gave its addresses away, as it should.
+a journal may all name the same one. What a node has let go of is its own until its NNC's status no longer
+shows it; its journal may still know of it then, as PendingRelease, which claims nothing. Nor does the journal
+of a node without an NNC: the control plane waited for that node and then gave its addresses away, rightly.
 """
 
 from collections import defaultdict
@@ -72,10 +72,10 @@ def two_pods(snapshot: Snapshot) -> Iterator[Violation]:
 
 def _claims(snapshot: Snapshot) -> Iterator[tuple[Place, Claim]]:
     for nc in snapshot.dnc or ():
-        yield from _of_container(nc, frozenset(), "DNC's record")
+        yield from _of_container(nc, "DNC's record")
     for config in snapshot.configs:
         for nc in config.containers:
-            yield from _of_container(nc, frozenset(config.released), f"status of NNC {config.node}")
+            yield from _of_container(nc, f"status of NNC {config.node}")
     networks = {nc.id: nc.network for nc in (*(snapshot.dnc or ()), *snapshot.statuses())}
     for pool, _ in pools_of_nodes(snapshot):
         source = f"journal of {pool.node}"
@@ -85,12 +85,11 @@ def _claims(snapshot: Snapshot) -> Iterator[tuple[Place, Claim]]:
                 yield place, Claim(ip.nc, ip.id, pool.node, source)
 
 
-def _of_container(nc: Container, released: frozenset[str], source: str) -> Iterator[tuple[Place, Claim]]:
+def _of_container(nc: Container, source: str) -> Iterator[tuple[Place, Claim]]:
     if nc.primary:
         yield (nc.network, plain(nc.primary)), Claim(nc.id, "", nc.node, source)
-    for grant in nc.secondary:
-        if grant.id not in released:
-            yield (nc.network, plain(grant.address)), Claim(nc.id, grant.id, nc.node, source)
+    for grant in (*nc.secondary, *nc.leaving):
+        yield (nc.network, plain(grant.address)), Claim(nc.id, grant.id, nc.node, source)
 
 
 def pools_of_nodes(snapshot: Snapshot) -> Iterator[tuple[NodePool, NodeConfig]]:

@@ -46,6 +46,7 @@ class Container:
     primary: str = ""  # an address or a CIDR; empty: it has none
     version: int = 0
     secondary: tuple[Grant, ...] = ()
+    leaving: tuple[Grant, ...] = ()  # of DNC's record: released, and reserved until the status shows it
 
 
 @dataclass(frozen=True, slots=True)

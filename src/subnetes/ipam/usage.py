@@ -58,6 +58,12 @@ def leaked(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _dnc_beside_statuses(dnc: Iterable[Container], snapshot: Snapshot) -> Iterator[Violation]:
+    for each in dnc:
+        for grant in each.leaving:
+            text = (
+                f"{grant.address} ({grant.id}) left NC {each.id} of node {each.node}, and is still reserved"
+            )
+            yield Violation(3, grant.id, text)
     recorded = {nc.id: nc for nc in dnc}
     shown = {nc.id: nc for nc in snapshot.statuses()}
     for nc_id in recorded.keys() | shown.keys():

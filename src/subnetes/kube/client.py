@@ -205,10 +205,14 @@ class Client:
         uid: str | None = None,
         resource_version: str | None = None,
         propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
     ) -> None:
-        """Delete it; a Conflict if it is another object (`uid`) or another version of it than was meant."""
+        """Delete it; a Conflict if it is another object (`uid`) or another version of it than was meant.
+
+        `grace_seconds` is for pods: 0 ends one at once, which is for its kubelet to say.
+        """
         path = path_of(codec_of(kind).resource, namespace, name)
-        body = _delete_options(uid, resource_version, propagation)
+        body = _delete_options(uid, resource_version, propagation, grace_seconds)
         await self._transport.call("DELETE", path, body=body)
 
     async def _replace(
@@ -260,13 +264,18 @@ def _identity(obj: Object | Untyped) -> tuple[str | None, str]:
 
 
 def _delete_options(
-    uid: str | None, resource_version: str | None, propagation: Propagation | None
+    uid: str | None,
+    resource_version: str | None,
+    propagation: Propagation | None,
+    grace_seconds: int | None,
 ) -> bytes | None:
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     stated = {key: value for key, value in preconditions.items() if value}
     options: dict[str, Any] = {"preconditions": stated} if stated else {}
     if propagation:
         options["propagationPolicy"] = propagation
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
     if not options:
         return None
     return msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **options})

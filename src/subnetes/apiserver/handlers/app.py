@@ -1,17 +1,20 @@
 """Every request enters here: who asks, what for, which handler; and every failure leaves as a Status."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from subnetes.apiserver import discovery, openapi
 from subnetes.apiserver.handlers import asked, reads, writes
 from subnetes.apiserver.handlers.answers import answer
 from subnetes.apiserver.handlers.asked import Target
 from subnetes.apiserver.handlers.watches import Watches
+from subnetes.apiserver.metrics import Metrics
 from subnetes.apiserver.objects import Objects
 from subnetes.apiserver.status import Failure, internal, method_not_allowed, no_such_resource, unauthorized
 
@@ -43,6 +46,7 @@ class App:
     objects: Objects
     watches: Watches
     tokens: Mapping[str, str]  # token → user
+    metrics: Metrics = field(default_factory=Metrics)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -63,9 +67,11 @@ class App:
             return answer(orjson.dumps(discovery.version()))
         self._authenticate(request)
         if path.startswith(("/api/", "/apis/")) and path.count("/") > (2 if path.startswith("/api/") else 3):
-            return await self._resource(request, asked.target(self.objects.registry, path))
+            return await self._counted(request, asked.target(self.objects.registry, path))
         if path == "/openapi/v2":
             return web.Response(body=_NO_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2})
+        if path == "/metrics":
+            return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
         if path == "/debug/compact" and request.method == "POST":
             store = self.objects.store
             store.compact(asked.number(request.query, "revision") or store.revision)
@@ -77,8 +83,24 @@ class App:
         if scheme.lower() != "bearer" or token.strip() not in self.tokens:
             raise unauthorized()
 
+    async def _counted(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _handlers(target)  # what is no resource is not counted
+        code = 500
+        try:
+            response = await self._resource(request, target)
+            code = response.status
+            return response
+        except Failure as failure:
+            code = failure.code
+            raise
+        except (asyncio.CancelledError, ConnectionError):
+            code = 200  # the client left, which is how most watches end
+            raise
+        finally:
+            self.metrics.request(asked.counted(request, target) | {"code": str(code)})
+
     async def _resource(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        if request.method == "GET" and not target.name and asked.flag(request.query, "watch"):
+        if asked.is_watch(request, target):
             return await self.watches.watch(request, target)
         handler = _handlers(target).get(request.method)
         if handler is None:

@@ -1,7 +1,11 @@
 """What a request asks for, read from its path and its query."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiohttp import web
 
 from subnetes.apiserver import causes
 from subnetes.apiserver.definitions import Endpoint
@@ -10,6 +14,7 @@ from subnetes.apiserver.selectors import FieldSelector, LabelSelector, parse_fie
 from subnetes.apiserver.status import Cause, Failure, bad_request, invalid, no_such_resource
 
 Query = Mapping[str, str]
+_NAME_TERM = re.compile(r"(^|,)metadata\.name==?[^,]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,43 @@ def selectors(endpoint: Endpoint, query: Query) -> Selectors:
     )
 
 
-def span(target: Target, selectors: Selectors) -> str:
-    """What the keys that can match begin with: their namespace, or one object's whole key."""
-    name = selectors.fields.equals.get("metadata.name") if selectors.fields else None
-    if name and (target.namespace or not target.endpoint.served.resource.namespaced):
-        return target.endpoint.key(target.namespace, name)
-    return target.prefix
+class Span(NamedTuple):
+    """Where in the store all that can match is found."""
+
+    prefix: str  # what the keys begin with: their namespace, or one object's whole key
+    under: str | None  # the value of the field that the store files this resource by
+
+
+def span(target: Target, selectors: Selectors) -> Span:
+    served, equals = target.endpoint.served, selectors.fields.equals if selectors.fields else {}
+    name = equals.get("metadata.name")
+    if name and (target.namespace or not served.resource.namespaced):
+        return Span(target.endpoint.key(target.namespace, name), None)
+    return Span(target.prefix, equals.get(served.filed_by))
+
+
+def is_watch(request: web.BaseRequest, target: Target) -> bool:
+    return request.method == "GET" and not target.name and flag(request.query, "watch")
+
+
+def counted(request: web.BaseRequest, target: Target) -> dict[str, str]:
+    """The labels under which the real server counts the request.
+
+    A collection that is asked for one name counts as that object, and is got rather than listed.
+    """
+    resource, query = target.endpoint.served.resource, request.query
+    one = target.name or request.method == "POST" or _NAME_TERM.search(query.get("fieldSelector", ""))
+    listed = request.method == "GET" and not one
+    return {
+        "component": "apiserver",
+        "dry_run": query.get("dryRun", ""),
+        "group": resource.group,
+        "resource": resource.plural,
+        "scope": "resource" if one else "namespace" if target.namespace else "cluster",
+        "subresource": target.subresource,
+        "verb": "WATCH" if is_watch(request, target) else "LIST" if listed else request.method,
+        "version": resource.version,
+    }
 
 
 def flag(query: Query, key: str) -> bool:

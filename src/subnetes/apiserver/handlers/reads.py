@@ -3,6 +3,7 @@
 import base64
 import binascii
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ from aiohttp import web
 
 from subnetes.apiserver.handlers import answers, asked
 from subnetes.apiserver.handlers.answers import TABLE, answer
-from subnetes.apiserver.handlers.asked import Query, Selectors, Target
+from subnetes.apiserver.handlers.asked import Query, Selectors, Span, Target
 from subnetes.apiserver.metadata import Object
 from subnetes.apiserver.objects import Objects
 from subnetes.apiserver.status import bad_request, expired, timeout
@@ -74,10 +75,10 @@ async def _matching(
     return rest, [value for _, value in shown]
 
 
-def _page(objects: Objects, target: Target, span: str, place: Place) -> Page:
-    key = target.endpoint.served.key
+def _page(objects: Objects, target: Target, span: Span, place: Place) -> Page:
+    scan = partial(objects.store.scan, target.endpoint.served.key, span.prefix, under=span.under)
     try:
-        return objects.store.scan(key, span, at=place.at, after=place.after, limit=place.limit)
+        return scan(at=place.at, after=place.after, limit=place.limit)
     except Expired:
         if not place.after:
             raise expired("The resourceVersion for the provided list is too old.") from None

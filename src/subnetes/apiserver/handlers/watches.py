@@ -56,15 +56,15 @@ class Watches:
         selectors = asked.selectors(target.endpoint, query)
         since = asked.number(query, "resourceVersion")
         reads.check_reached(self.objects, since)
-        equals = selectors.fields.equals if selectors.fields else {}
+        span, equals = asked.span(target, selectors), selectors.fields.equals if selectors.fields else {}
         matches = selectors.matches if selectors.any else None
         watcher = self.hub.join(Interest(key, target.namespace, equals, matches))
         if since == 0 or asked.flag(query, "sendInitialEvents"):
-            rows = self.objects.store.scan(key, asked.span(target, selectors)).rows
+            rows = self.objects.store.scan(key, span.prefix, under=span.under).rows
             wanted = [row for row in rows if not matches or matches(orjson.loads(row.value))]
             return watcher, [Event("ADDED", row.rv, row.value) for row in wanted]
         try:
-            changes = self.objects.store.changes(since, key, asked.span(target, selectors))
+            changes = self.objects.store.changes(since, key, span.prefix, under=span.under)
         except Expired as problem:
             watcher.close()
             return watcher, [_error(expired(str(problem)))]

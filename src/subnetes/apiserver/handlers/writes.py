@@ -103,7 +103,8 @@ async def delete_collection(objects: Objects, request: web.BaseRequest, target: 
         raise method_not_allowed()
     options = await bodies.read_delete_options(request)
     selectors = asked.selectors(endpoint, request.query)
-    rows = objects.store.scan(endpoint.served.key, asked.span(target, selectors)).rows
+    span = asked.span(target, selectors)
+    rows = objects.store.scan(endpoint.served.key, span.prefix, under=span.under).rows
     pairs = zip(rows, await objects.render(endpoint, rows), strict=True)
     chosen = {row.key: value for row, value in pairs if selectors.matches(orjson.loads(value))}
     for key in chosen:

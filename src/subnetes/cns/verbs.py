@@ -1,0 +1,98 @@
+"""What ADD, DEL, CHECK, GC and STATUS do to the node's pool. `endpoint.py` brings requests and takes the
+answers.
+
+Operations on one (container id, interface) cannot interleave: all but ADD are done when they return, an ADD
+that waits for an IP holds nothing, and a DEL ends the wait of its ADD (ipam.py). So a late DEL of an old
+sandbox, known by its own container id, cannot touch a new one's IP.
+"""
+
+import logging
+import time
+from typing import Protocol
+
+from subnetes.cns import invocation as cni
+from subnetes.cns.errors import CnsError, JournalError, Mismatch, NotReady, UnknownAttachment
+from subnetes.cns.invocation import Failure, Invocation
+from subnetes.cns.ipam import Assigned
+from subnetes.cns.metrics import Metrics
+from subnetes.ipam.pool import Holder
+
+log = logging.getLogger(__name__)
+
+OK, FAILED = b"\0", b"\1"
+
+
+class Attachments(Protocol):
+    """What of the pool (`Ipam`) is needed here."""
+
+    async def add(
+        self, holder: Holder, subnet: str | None = None, wait: float | None = None
+    ) -> list[Assigned]: ...
+    def delete(self, container_id: str, ifname: str) -> list[str]: ...
+    def check(self, container_id: str, ifname: str, addresses: list[str]) -> None: ...
+    def gc(self, network: str, valid: set[tuple[str, str]]) -> int: ...
+    def ready(self) -> None: ...
+
+
+class Verbs:
+    def __init__(self, ipam: Attachments, metrics: Metrics | None = None) -> None:
+        self._ipam = ipam
+        self._metrics = metrics or Metrics()
+
+    async def answer(self, request: bytes) -> bytes:
+        """The exit code and the output of the plugin, whatever was sent."""
+        version = cni.NEWEST
+        try:
+            found, text = cni.variables(request)
+            read = cni.config(text)
+            version = read.cni_version
+            if found.get("CNI_COMMAND") == "VERSION":
+                return OK + cni.versions(version)
+            return OK + await self._perform(cni.invocation(found, read))
+        except Failure as failure:
+            return FAILED + cni.error(failure, version)
+
+    async def _perform(self, call: Invocation) -> bytes:
+        try:
+            return await self._dispatch(call)
+        except Failure:
+            raise
+        except CnsError as problem:
+            raise as_failure(problem, call.command) from None
+        except OSError as problem:
+            raise Failure(cni.IO_FAILURE, f"the agent failed: {problem}", "see the agent's log") from problem
+        except Exception as problem:  # whatever it is, a runtime must get an answer in CNI's terms
+            log.exception("%s of %s failed", call.command, call.variables.get("CNI_CONTAINERID", ""))
+            raise Failure(cni.INTERNAL, f"the agent failed: {problem!r}", "see the agent's log") from problem
+
+    async def _dispatch(self, call: Invocation) -> bytes:
+        if call.command == "ADD":
+            return await self._add(call)
+        if call.command == "DEL":
+            self._ipam.delete(call.container_id, call.ifname)
+        elif call.command == "CHECK":
+            self._ipam.check(call.container_id, call.ifname, cni.expected(call))
+        elif call.command == "GC":
+            self._ipam.gc(call.config.name, cni.valid_attachments(call))
+        else:
+            self._ipam.ready()
+        return b""
+
+    async def _add(self, call: Invocation) -> bytes:
+        began = time.perf_counter()
+        section = call.config.ipam
+        subnet = (section.subnet_name if section else "") or None
+        assigned = await self._ipam.add(cni.holder(call), subnet)
+        self._metrics.assignment_seconds.observe(time.perf_counter() - began)
+        return cni.result(call, assigned)
+
+
+def as_failure(problem: CnsError, command: str) -> Failure:
+    """The pool's errors in CNI's terms. What clears up by itself is 'try again later'."""
+    if isinstance(problem, NotReady):
+        return Failure(cni.UNAVAILABLE if command == "STATUS" else cni.TRY_AGAIN, str(problem))
+    if isinstance(problem, UnknownAttachment | Mismatch):
+        return Failure(cni.NOT_AS_RECORDED, str(problem))
+    if isinstance(problem, JournalError):
+        return Failure(cni.IO_FAILURE, str(problem))
+    return Failure(cni.TRY_AGAIN, str(problem))

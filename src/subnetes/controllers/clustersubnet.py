@@ -1,0 +1,241 @@
+"""ClusterSubnetController: declares subnets to DNC, and says in their status what every agent must know.
+
+read (spec, DNC's figures, what nodes ask for) → decide (subnet_status.py, scalers.py, ipam/exhaustion.py)
+→ one status write. Exhaustion, the scaler and conditions are written at once; figures alone at most every
+30 s, for every agent watches this object. What the user got wrong is a condition and an event, no more.
+"""
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from subnetes.api import names
+from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetStatus
+from subnetes.api.meta import Condition
+from subnetes.api.nodenetworkconfig import NodeNetworkConfig
+from subnetes.controllers import declarations, scalers, subnet_status
+from subnetes.controllers.adoption import Adoption, standing
+from subnetes.controllers.memory import Said
+from subnetes.controllers.projection import Projection
+from subnetes.controllers.status import containers_of
+from subnetes.controllers.subnet_status import Level, Verdict
+from subnetes.controllers.term import Api, Events, Stores, Term, as_trouble
+from subnetes.controllers.waiters import Waiters
+from subnetes.dnc.allocator import Allocator
+from subnetes.dnc.errors import DncError, SubnetInUse, SubnetUnknown
+from subnetes.dnc.types import Declaration, SubnetKey
+from subnetes.kube.controller import Result
+from subnetes.kube.errors import NotFound
+from subnetes.kube.key import Key
+from subnetes.kube.patches import MergePatch
+
+LOOK_AGAIN = 30.0  # seconds: what is wrong may be mended where nobody tells us of it
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the reconciler is made of."""
+
+    api: Api
+    allocator: Allocator
+    stores: Stores
+    events: Events
+    waiters: Waiters
+    adoption: Adoption
+    projection: Projection
+
+
+class ClusterSubnetReconciler:
+    def __init__(self, term: Term, parts: Parts) -> None:
+        self._term = term
+        self._api = parts.api
+        self._allocator = parts.allocator
+        self._stores = parts.stores
+        self._events = parts.events
+        self._waiters = parts.waiters
+        self._adoption = parts.adoption
+        self._projection = parts.projection
+        self._counted_at: dict[Key, float] = {}
+        self._accepted: dict[Key, tuple[str, int]] = {}  # uid and generation that DNC has
+        self._said = Said()
+
+    async def reconcile(self, key: Key) -> Result | None:
+        subnet = self._stores.subnets.get(key)
+        if subnet is None:
+            self._forget(key)
+            return None
+        self._term.must_lead()
+        try:
+            if subnet.metadata.deletion_timestamp is not None:
+                return await self._drain(key, subnet)
+            return await self._keep(key, subnet)
+        except DncError as problem:
+            raise as_trouble(problem) from problem
+
+    def _forget(self, key: Key) -> None:
+        self._counted_at.pop(key, None)
+        self._accepted.pop(key, None)
+        self._said.forget(key)
+
+    async def _keep(self, key: Key, subnet: ClusterSubnet) -> Result | None:
+        finalizers = subnet.metadata.finalizers or []
+        if names.SUBNET_FINALIZER not in finalizers:
+            await self._patch(subnet, {"finalizers": [*finalizers, names.SUBNET_FINALIZER]})
+            return None
+        if await self._import_scaler(subnet):
+            return None
+        verdict = await self._declare(key, subnet)
+        wanted = self._wanted(subnet, verdict)
+        wait = await self._write(key, subnet, wanted)
+        if not verdict.ready:
+            return Result(requeue_after=LOOK_AGAIN)
+        return Result(requeue_after=wait) if wait else None
+
+    async def _import_scaler(self, subnet: ClusterSubnet) -> bool:
+        """Once, before the subnet has values: those that its nodes have from an older control plane."""
+        has_values = subnet.status is not None and subnet.status.scaler is not None
+        if has_values or names.IMPORTED_SCALER in (subnet.metadata.annotations or {}):
+            return False
+        found = scalers.commonest(
+            (nnc.metadata.annotations or {}).get(names.SCALER, "")
+            for nnc in self._stores.holders(subnet.metadata.name)
+            if containers_of(nnc)[0].subnet_name == subnet.metadata.name
+        )
+        if found is None:
+            return False
+        await self._patch(subnet, {"annotations": {names.IMPORTED_SCALER: scalers.to_text(found)}})
+        return True
+
+    async def _declare(self, key: Key, subnet: ClusterSubnet) -> Verdict:
+        """Have DNC know the subnet as it is declared; at most once a generation, unless it is refused."""
+        keys = [each.key for each in declarations.declarations_of(subnet)]
+        state = (subnet.metadata.uid or "", subnet.metadata.generation or 0)
+        if self._accepted.get(key) == state:
+            return subnet_status.good(await self._levels(keys))
+        problem = declarations.problem_with(subnet)
+        refusal = subnet_status.invalid(problem) if problem else await self._ensure(subnet)
+        if refusal is not None:
+            self._accepted.pop(key, None)
+            return replace(refusal, levels=await self._levels(keys))
+        if await self._forget_families(keys):
+            self._accepted[key] = state
+        return subnet_status.good(await self._levels(keys))
+
+    async def _forget_families(self, declared: list[SubnetKey]) -> bool:
+        """A family that the spec no longer has goes when its NCs have drained; whether it is gone."""
+        gone = True
+        for family in {4, 6} - {key.family for key in declared}:
+            self._term.must_lead()
+            try:
+                await self._allocator.delete_subnet(replace(declared[0], family=family))
+            except SubnetInUse:
+                gone = False
+        return gone
+
+    async def _ensure(self, subnet: ClusterSubnet) -> Verdict | None:
+        for declaration in declarations.declarations_of(subnet):
+            self._term.must_lead()
+            refusal = await self._ensure_one(declaration)
+            if refusal is not None:
+                return refusal
+        return None
+
+    async def _ensure_one(self, declaration: Declaration) -> Verdict | None:
+        try:
+            utilization = await self._allocator.ensure_subnet(declaration)
+        except DncError as problem:
+            if problem.temporary:
+                raise
+            return subnet_status.refused(problem)
+        await self._waiters.changed(declaration.key, utilization.free)
+        return None
+
+    async def _levels(self, keys: list[SubnetKey]) -> tuple[Level, ...]:
+        found = []
+        for key in keys:
+            try:
+                now = await self._allocator.utilization(key)
+            except SubnetUnknown:
+                continue
+            found.append(Level(key.family, now.capacity, now.reserved))
+        return tuple(found)
+
+    def _wanted(self, subnet: ClusterSubnet, verdict: Verdict) -> ClusterSubnetStatus:
+        name = subnet.metadata.name
+        settled = subnet_status.scaler(subnet, verdict.levels)
+        arithmetic = scalers.arithmetic(settled.scaler)
+        projected = {
+            level.family: self._projection.of(name, level.family, arithmetic) for level in verdict.levels
+        }
+        now = self._term.now()
+        conditions = [*subnet_status.conditions(subnet, verdict, settled, now), *self._conflicts(subnet, now)]
+        return subnet_status.compose(subnet, verdict, settled, projected, conditions)
+
+    def _conflicts(self, subnet: ClusterSubnet, now: float) -> list[Condition]:
+        planted = self._adoption.conflicts.get(subnet.metadata.name, [])
+        planted[:] = [each for each in planted if standing(each, self._holder(each.conflict.nc))]
+        return [subnet_status.conflicting(planted, subnet, now)] if planted else []
+
+    def _holder(self, nc: str) -> NodeNetworkConfig | None:
+        return next(iter(self._stores.nncs.by("nc", nc)), None)
+
+    async def _write(self, key: Key, subnet: ClusterSubnet, wanted: ClusterSubnetStatus) -> float | None:
+        """Write what must be written; the seconds after which figures that wait are due."""
+        self._tell(key, subnet, wanted)
+        if wanted == subnet.status:
+            return None
+        now = self._term.now()
+        due = self._counted_at.get(key, 0.0) + self._term.counts_every
+        if subnet_status.only_counts_differ(subnet.status, wanted) and now < due:
+            return due - now
+        self._term.must_lead()
+        stamped = msgspec.structs.replace(wanted, timestamp=int(now))
+        await self._api.update_status(msgspec.structs.replace(subnet, status=stamped))
+        self._counted_at[key] = now
+        return None
+
+    def _tell(self, key: Key, subnet: ClusterSubnet, wanted: ClusterSubnetStatus) -> None:
+        for each in wanted.conditions or ():
+            what = (each.reason, each.message) if subnet_status.is_bad(each) else ()
+            if self._said.is_news(key, each.type, what):
+                self._events.warning(subnet, each.reason, each.message)
+        before = subnet.status.exhausted if subnet.status else None
+        if wanted.exhausted and not before:
+            self._events.warning(subnet, "Exhausted", "addresses are scarce: nodes give back all idle IPs")
+        if before and wanted.exhausted is False:
+            self._events.normal(subnet, "Recovered", "there are addresses enough: nodes keep spare IPs again")
+
+    async def _drain(self, key: Key, subnet: ClusterSubnet) -> Result | None:
+        """Its nodes let go by themselves, for it no longer matches any; then it goes."""
+        if names.SUBNET_FINALIZER not in (subnet.metadata.finalizers or ()):
+            return None
+        holders = sorted(nnc.metadata.name for nnc in self._stores.holders(subnet.metadata.name))
+        why = subnet_status.held_by(holders) if holders else await self._delete(subnet)
+        if why:
+            verdict = Verdict(ready=False, reason="InUse", message=why)
+            await self._write(key, subnet, self._wanted(subnet, verdict))
+            return Result(requeue_after=LOOK_AGAIN)
+        left = [each for each in subnet.metadata.finalizers or () if each != names.SUBNET_FINALIZER]
+        await self._patch(subnet, {"finalizers": left or None})
+        return None
+
+    async def _delete(self, subnet: ClusterSubnet) -> str:
+        """Why DNC cannot forget it yet, empty if it has."""
+        for family in (4, 6):
+            self._term.must_lead()
+            key = SubnetKey(subnet.spec.network_id or "", subnet.metadata.name, family)
+            try:
+                await self._allocator.delete_subnet(key)
+            except SubnetInUse as problem:
+                return problem.message
+        return ""
+
+    async def _patch(self, subnet: ClusterSubnet, metadata: dict[str, object]) -> None:
+        self._term.must_lead()
+        document = {"metadata": {"resourceVersion": subnet.metadata.resource_version, **metadata}}
+        try:
+            await self._api.patch(
+                ClusterSubnet, subnet.metadata.name, MergePatch(document), subnet.metadata.namespace
+            )
+        except NotFound:
+            return

@@ -1,0 +1,87 @@
+"""Which scaling values a subnet has, and how they travel: pure. The ClusterSubnet controller decides here.
+
+spec.scaler, field by field  >  imported from NNCs of the old kind, once  >  the defaults
+    → status.scaler  → the annotation on the NNCs that draw from the subnet  (one way, so no loop)
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from subnetes.api.clustersubnet import Scaler, ScalerOverride
+from subnetes.api.model import decode, encode
+from subnetes.api.nodenetworkconfig_v1alpha import Scaler as OldScaler
+from subnetes.ipam import scaling
+
+LARGEST_BUFFER = 10
+DEFAULT = Scaler(batch=scaling.DEFAULT.batch, buffer=float(scaling.DEFAULT.buffer))
+
+
+def chosen(override: ScalerOverride | None, imported: Scaler | None) -> Scaler:
+    base, stated = imported or DEFAULT, override or ScalerOverride()
+    return Scaler(
+        batch=base.batch if stated.batch is None else stated.batch,
+        buffer=base.buffer if stated.buffer is None else stated.buffer,
+    )
+
+
+def problem_with(override: ScalerOverride | None, capacity: int | None) -> str:
+    """Why the override cannot be used, empty if it can."""
+    if override is None:
+        return ""
+    if override.buffer is not None and override.buffer > LARGEST_BUFFER:
+        return f"spec.scaler.buffer is {override.buffer:g}, and may be at most {LARGEST_BUFFER}"
+    batch, maximum = override.batch, scaling.DEFAULT_MAXIMUM
+    if batch is not None and batch > maximum:
+        return f"spec.scaler.batch is {batch}, and may be at most {maximum}, the IPs that a node may have"
+    if batch is not None and capacity is not None and batch > capacity:
+        return f"spec.scaler.batch is {batch}, and the subnet has only {capacity} addresses"
+    return ""
+
+
+def arithmetic(scaler: Scaler | None) -> scaling.Scaler:
+    """The values as the scaling code counts with them."""
+    return scaling.Scaler.of(scaler.batch, scaler.buffer) if scaler else scaling.DEFAULT
+
+
+def annotation(scaler: Scaler, maximum: int) -> str:
+    """As readers of v1alpha are to see it."""
+    percent = round(arithmetic(scaler).buffer * 100)
+    old = OldScaler(
+        batch_size=scaler.batch,
+        max_ip_count=maximum,
+        release_threshold_percent=100 + percent,
+        request_threshold_percent=percent,
+    )
+    return encode(old).decode()
+
+
+def commonest(annotations: Iterable[str]) -> Scaler | None:
+    """What most NNCs have; on a tie the larger batch. What is no scaler is passed over."""
+    found = Counter(values for text in annotations if (values := _values(text)))
+    if not found:
+        return None
+    batch, percent = max(found, key=lambda values: (found[values], values))
+    return Scaler(batch=batch, buffer=percent / 100)
+
+
+def _values(text: str) -> tuple[int, int] | None:
+    try:
+        old = decode(OldScaler, text.encode())
+    except (msgspec.DecodeError, ValueError):
+        return None
+    batch, percent = old.batch_size or 0, old.request_threshold_percent
+    return (batch, percent) if batch >= 1 and percent is not None and percent >= 0 else None
+
+
+def to_text(scaler: Scaler) -> str:
+    return encode(scaler).decode()
+
+
+def from_text(text: str | None) -> Scaler | None:
+    """What `to_text` wrote; anything else is nothing."""
+    try:
+        return decode(Scaler, text.encode()) if text else None
+    except (msgspec.DecodeError, ValueError):
+        return None

@@ -1,0 +1,165 @@
+"""The cluster's own promise: whatever happens to a run, nothing of it stays, and runs do not meet."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.harness import kube_assets, pause_image, runs
+from tests.harness.cluster import Cluster, Setting
+from tests.harness.machine import Machine, MachineFailed, first_processes
+from tests.harness.rest import eventually
+from tests.harness.runs import Run
+
+pytestmark = pytest.mark.usefixtures("machine_is_fit")
+ROOT = Path(__file__).parents[2]
+PLAIN = Setting(nodes=1, ours=False)
+
+
+class Traces:
+    """What a cluster could leave on its host."""
+
+    def __init__(self) -> None:
+        links = Path("/sys/class/net")
+        self.links = {each.name for each in links.iterdir()}
+        self.mounts = Path("/proc/self/mounts").read_text().splitlines()
+        self.cgroups = {str(each) for each in runs.CGROUPS.glob("*/k8s.io/*") if each.is_dir()}
+        self.namespaces = _network_namespaces()
+
+    def new_since(self, before: "Traces") -> list[str]:
+        mounts = [line for line in self.mounts if line not in before.mounts]
+        return sorted((self.links - before.links) | (self.cgroups - before.cgroups)) + mounts
+
+
+def _network_namespaces() -> set[str]:
+    found = set()
+    for each in Path("/proc").iterdir():
+        try:
+            found.add(str((each / "ns" / "net").readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def run_pods(cluster: Cluster, count: int) -> None:
+    image = f"--image={pause_image.NAME}"
+    cluster.kubectl("create", "deployment", "web", image, f"--replicas={count}")
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+
+
+def test_pods_run_and_nothing_stays() -> None:
+    before = Traces()
+    with Cluster(PLAIN) as cluster:
+        run_pods(cluster, 2)
+        assert len(cluster.nodes["node1"].ctr("tasks", "ls", "-q").split()) == 4, "2 sandboxes, 2 containers"
+        assert Traces().namespaces > before.namespaces
+        folder, init = cluster.run.folder, cluster.run.init
+    assert not folder.exists()
+    assert not first_processes(init)
+    assert Traces().new_since(before) == []
+
+
+KILLED = """
+import os, signal
+from tests.cluster.test_harness import PLAIN, run_pods
+from tests.harness.cluster import Cluster
+with Cluster(PLAIN) as cluster:
+    run_pods(cluster, 2)
+    print(cluster.run.folder, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_is_killed_takes_its_machines_with_it_and_the_next_run_removes_the_rest() -> None:
+    before = Traces()
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    run = Run(Path(done.stdout.strip()))
+    eventually(lambda: first_processes(run.init), lambda alive: alive == [], patience=20)
+    assert run.folder.exists(), "the folder tells the next run which cgroups to remove"
+    assert run.folder.name in runs.remove_abandoned()
+    assert not run.folder.exists()
+    assert Traces().new_since(before) == []
+
+
+def test_a_start_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for each in kube_assets.locate().iterdir():
+        (tmp_path / each.name).symlink_to(each)
+    (tmp_path / "kubelet").unlink()
+    (tmp_path / "kubelet").write_text("#!/bin/sh\necho no kubelet today; exit 7\n")
+    (tmp_path / "kubelet").chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    before, folders = Traces(), {each.folder for each in runs.runs()}
+    with pytest.raises(MachineFailed, match="no kubelet today"), Cluster(PLAIN):
+        pass
+    assert {each.folder for each in runs.runs()} <= folders
+    assert Traces().new_since(before) == []
+
+
+def test_two_runs_at_once_do_not_meet() -> None:
+    """Same addresses, same device names; and the second does not take the first for a dead one."""
+    one, two = Run.create(), Run.create()
+    try:
+        machines = []
+        for run in (one, two):
+            pause_image.compile_program(run.init)
+            machine = run.machine("m")
+            machine.network("ip", "link", "add", "br0", "type", "bridge")
+            machine.network("ip", "addr", "add", "10.250.0.1/24", "dev", "br0")
+            machines.append(machine)
+        assert runs.remove_abandoned() == []
+        assert len(first_processes(one.init)) == len(first_processes(two.init)) == 1
+        one.remove()
+        assert first_processes(two.init) == [machines[1].pid]
+    finally:
+        for run in (one, two):
+            if run.folder.exists():
+                run.remove()
+
+
+def test_a_daemon_that_left_its_parent_ends_with_its_machine() -> None:
+    """As containerd's shims do: they outlive their runtime on purpose."""
+    run = Run.create()
+    try:
+        pause_image.compile_program(run.init)
+        machine = run.machine("m")
+        machine.run("sh", "-c", "setsid sleep 3600 >/dev/null 2>&1 & echo $! >/run/daemon")
+        daemons = _sleepers(machine)
+        assert len(daemons) == 1
+    finally:
+        run.remove()
+    assert not Path(f"/proc/{daemons[0]}").exists()
+
+
+def _sleepers(machine: Machine) -> list[int]:
+    namespace = os.readlink(f"/proc/{machine.pid}/ns/net")  # noqa: PTH115
+    found = []
+    for each in Path("/proc").iterdir():
+        try:
+            if (each / "comm").read_text() == "sleep\n" and str((each / "ns/net").readlink()) == namespace:
+                found.append(int(each.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def test_without_root_it_says_so() -> None:
+    script = textwrap.dedent(
+        """
+        import os
+        from tests.harness.cluster import main
+        os.setuid(65534)
+        raise SystemExit(main(["up"]))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "needs root" in done.stderr

@@ -1,0 +1,189 @@
+"""A new leader with an empty database: everything is adopted, nothing is granted twice."""
+
+import pytest
+
+from subnetes.api import names
+from subnetes.controllers.term import DncTrouble, NotLeading
+from subnetes.kube.errors import Conflict
+from tests.controllers.world import Killed, World, condition, foreign, ids, planted
+
+
+async def test_an_heir_adopts_everything_and_grants_only_what_is_free(world: World) -> None:
+    first = await world.replica()
+    await world.subnet()
+    for name in "abc":
+        await world.node(name)
+    await first.settle()
+    for name in "abc":
+        await world.ask(name, 20)
+    await first.settle()
+    before = {name: (await world.nc(name)) for name in "abc"}
+    heir = await world.replica()
+    await heir.settle()
+    for name, nc in before.items():
+        assert await world.nc(name) == nc
+    await world.ask("a", 60)
+    await heir.settle()
+    assert set(ids(before["a"])) < set(ids(await world.nc("a")))
+    shown = await world.addresses()
+    assert (len(shown), len(set(shown))) == (103, 103)
+    assert {ip.address for nc in await heir.allocator.ncs("local") for ip in nc.secondary} < set(shown)
+
+
+async def test_a_former_leaders_late_write_conflicts(world: World) -> None:
+    old = await world.replica()
+    await world.subnet()
+    for name in "ab":
+        await world.node(name)
+    await old.settle()
+    for name in "ab":
+        await world.ask(name, 5)
+    await old.refresh()  # what it knows when it is stopped
+    heir = await world.replica()
+    await heir.refresh()
+    await heir.nnc("b")
+    with pytest.raises(Conflict):
+        await old.nnc("a")  # it wakes, still sure that it leads: the same address as b's, from its own record
+    with pytest.raises(Conflict):
+        await old.nnc("b")
+    await heir.settle()
+    shown = await world.addresses()
+    assert (len(shown), len(set(shown))) == (12, 12)
+
+
+async def test_a_former_leader_that_knows_it_does_not_even_try(world: World) -> None:
+    old = await world.replica()
+    await world.subnet()
+    await world.node("a")
+    await old.settle()
+    await world.ask("a", 5)
+    await old.refresh()
+    old.leads = False
+    before = old.api.writes.total()
+    for attempt in (old.nnc("a"), old.subnet("pods")):
+        with pytest.raises(NotLeading):
+            await attempt
+    (nc,) = await old.allocator.ncs("local", "a")
+    assert (old.api.writes.total(), nc.secondary) == (before, ())
+
+
+async def test_a_late_nnc_of_a_former_leader_is_taken_over(world: World) -> None:
+    old, heir = await world.replica(), await world.replica()
+    await world.subnet()
+    await heir.settle()
+    await world.node("a")
+    await old.settle()  # it made the NNC, and even granted a primary
+    nc = await world.nc("a")
+    await heir.settle()
+    nnc = await world.get("a")
+    assert (nnc.metadata.annotations or {})[names.GRANTER] == heir.reconcilers.term.identity
+    assert (await world.nc("a")).id == nc.id
+    assert [each.id for each in await heir.allocator.ncs("local", "a")] == [nc.id]
+
+
+async def test_what_another_control_plane_wrote_is_adopted_and_kept(world: World) -> None:
+    await world.subnet()
+    await planted(world, "a", foreign("nc-a", "10.1.0.4/24", ("ip-1", "10.1.0.5"), ("ip-2", "10.1.0.6")))
+    heir = await world.replica()
+    await heir.settle()
+    await world.ask("a", 4)
+    await heir.settle()
+    nnc, nc = await world.get("a"), await world.nc("a")
+    kept = {ip.id: ip.address for ip in nc.secondary_ips or () if ip.id.startswith("ip-")}
+    assert kept == {"ip-1": "10.1.0.5", "ip-2": "10.1.0.6"}
+    assert nc.secondary_ip_count == 4
+    assert (nc.primary_ip, nc.vnet_id, nc.resource_group_id) == ("10.1.0.4/24", "vnet-of-old", "group-1")
+    assert nc.subscription_id == "sub-1"
+    assert (nc.version or 0) > 7
+    assert nnc.metadata.finalizers == [names.RELEASE_FINALIZER]
+    (owner,) = nnc.metadata.owner_references or []
+    assert (owner.kind, owner.name) == ("Node", "a")
+
+
+async def test_subnets_that_nobody_declared_are_left_alone(world: World) -> None:
+    await planted(world, "a", foreign("nc-a", "10.1.0.4", ("ip-1", "10.1.0.5")))
+    await world.subnet("ours", space="10.2.0.0/24")
+    heir = await world.replica()
+    await heir.settle()
+    nnc = await world.get("a")
+    assert nnc.status is not None
+    shown = {nc.subnet_name: ids(nc) for nc in nnc.status.network_containers or ()}
+    assert shown == {"ours": [], "pods": ["ip-1"]}
+    assert names.DRAINING not in (nnc.metadata.annotations or {})
+
+
+async def test_a_planted_conflict_is_reported_and_never_granted(world: World) -> None:
+    await world.subnet(space="10.1.0.0/24")
+    await planted(world, "a", foreign("nc-a", "10.1.0.4", ("ip-1", "10.1.0.5")))
+    await planted(world, "b", foreign("nc-b", "10.1.0.6", ("ip-2", "10.1.0.5"), ("ip-3", "10.1.0.7")))
+    heir = await world.replica()
+    await heir.settle()
+    assert heir.told.count("AddressConflict", "b") + heir.told.count("AddressConflict", "a") == 1
+    assert condition(await world.get_subnet(), "Conflicting") == ("True", "AddressConflict")
+    assert (ids(await world.nc("a")), ids(await world.nc("b"))) == (["ip-1"], ["ip-2", "ip-3"])
+    await world.node("c")
+    await heir.settle()
+    await world.ask("c", 245)
+    await heir.settle()
+    assert "10.1.0.5" not in [ip.address for ip in (await world.nc("c")).secondary_ips or ()]
+    loser = "b" if heir.told.count("AddressConflict", "b") else "a"
+    conflicting = "ip-2" if loser == "b" else "ip-1"
+    await world.ask(loser, 0, [conflicting])
+    await heir.settle()
+    assert conflicting not in ids(await world.nc(loser))
+    assert condition(await world.get_subnet(), "Conflicting") == ("", ""), "mended"
+    await world.ask("c", 246)
+    await heir.settle()
+    assert "10.1.0.5" not in [ip.address for ip in (await world.nc("c")).secondary_ips or ()]
+
+
+async def test_what_dnc_cannot_take_is_left_as_it_is(world: World) -> None:
+    await world.subnet()
+    await planted(world, "a", foreign("nc-same", "10.1.0.4", ("ip-1", "10.1.0.5")))
+    await planted(world, "b", foreign("nc-same", "10.1.0.6", ("ip-2", "10.1.0.7")))
+    heir = await world.replica()
+    await heir.settle()
+    assert heir.told.count("AddressConflict", "b") == 1
+    status = (await world.get("b")).status
+    assert status is not None
+    assert ["ip-2"] in [ids(nc) for nc in status.network_containers or ()]
+
+
+async def test_an_nc_that_does_not_say_its_address_space_is_found_by_its_subnet(world: World) -> None:
+    await world.subnet()
+    nc = foreign("nc-a", "10.1.0.4", ("ip-1", "10.1.0.5"))
+    nc.subnet_address_space = nc.default_gateway = ""
+    await planted(world, "a", nc)
+    heir = await world.replica()
+    await heir.settle()
+    assert heir.told.events == []
+    assert ids(await world.nc("a")) == ["ip-1"]
+    assert (await world.nc("a")).subnet_address_space == "10.1.0.0/24"
+
+
+async def test_a_dnc_with_a_record_of_its_own_is_completed_and_not_doubled(world: World) -> None:
+    first = await world.replica()
+    await world.subnet()
+    for name in "ab":
+        await world.node(name)
+    await first.settle()
+    await world.ask("a", 5)
+    await first.refresh()
+    first.api.dies_after = 0
+    with pytest.raises(Killed):
+        await first.nnc("a")  # granted in DNC, shown nowhere
+    (nc,) = await first.allocator.ncs("local", "a")
+    assert len(nc.secondary) == 5
+    heir = await world.replica(allocator=first.allocator)
+    await heir.settle()
+    assert ids(await world.nc("a")) == [ip.id for ip in nc.secondary]
+    await world.ask("b", 20)
+    await heir.settle()
+    shown = await world.addresses()
+    assert (len(shown), len(set(shown))) == (27, 27)
+    await world.ask("a", 8)
+    await heir.settle()
+    first.api.dies_after = None
+    with pytest.raises(DncTrouble, match="read"):
+        await first.nnc("a")  # its 5 are an older reading than the heir's 8
+    assert (await world.nc("a")).secondary_ip_count == 8

@@ -1,0 +1,87 @@
+"""What a node asks for, and what becomes of it in its status."""
+
+from subnetes.api.meta import Condition
+from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig, NodeNetworkConfigSpec
+from subnetes.controllers import status
+from subnetes.controllers.requests import Ask, read
+from subnetes.dnc.types import NC, SecondaryIP, SubnetKey
+
+
+def nc(name: str, *ips: str, target: int = 0) -> NC:
+    secondary = tuple(SecondaryIP(each, f"10.0.0.{10 + number}") for number, each in enumerate(ips))
+    key = SubnetKey("", "pods", 4)
+    return NC(name, "local", "n", key, "10.0.0.4", 3, secondary, target, 0, "10.0.0.1", "10.0.0.0/24")
+
+
+def nnc(wanted: dict[str, int] | None, released: list[str] | None = None) -> NodeNetworkConfig:
+    return NodeNetworkConfig(spec=NodeNetworkConfigSpec(secondary_ips=wanted, released_ips=released))
+
+
+def test_each_nc_is_told_its_target_and_all_releases_but_the_other_ncs_own() -> None:
+    request = read(nnc({"a": 3, "b": 1}, ["y", "x", "stray"]), [nc("a", "x"), nc("b", "y")], 250)
+    assert request.asks == {"a": Ask(3, ("stray", "x")), "b": Ask(1, ("stray", "y"))}
+    assert (request.unknown, request.cut) == ((), 0)
+
+
+def test_an_nc_that_is_not_mentioned_or_drains_asks_for_nothing() -> None:
+    request = read(nnc({"b": 5}), [nc("a", "x"), nc("b", "y")], 250, draining={"b"})
+    assert request.asks == {"a": Ask(0, ()), "b": Ask(0, ())}
+    assert read(NodeNetworkConfig(), [nc("a")], 250).asks == {"a": Ask(0, ())}
+
+
+def test_the_sum_is_cut_at_the_maximum_and_strangers_are_named() -> None:
+    request = read(nnc({"a": 200, "b": 100, "ghost": 1}), [nc("a"), nc("b")], 250)
+    assert [request.asks[name].target for name in "ab"] == [200, 50]
+    assert (request.unknown, request.cut) == (("ghost",), 50)
+
+
+def test_dnc_is_told_only_what_is_news() -> None:
+    assert not Ask(2, ()).is_news_to(nc("a", "x", "y", target=2))
+    assert Ask(2, ("x",)).is_news_to(nc("a", "x", "y", target=2))
+    assert Ask(1, ()).is_news_to(nc("a", "x", "y", target=2))
+    assert Ask(3, ()).is_news_to(nc("a", "x", target=3)), "who waits asks again"
+
+
+def test_what_others_wrote_into_a_network_container_is_kept() -> None:
+    before = NetworkContainer(
+        id="a",
+        primary_ip="10.0.0.4/24",
+        mac_address="00:0d:3a:00:00:01",
+        vnet_id="old",
+        type="overlay",
+        unknown={"x": 1},
+    )
+    after = status.container(nc("a", "x"), "192.0.2.1", 2, before)
+    assert (after.primary_ip, after.mac_address, after.vnet_id, after.type) == (
+        *("10.0.0.4/24", "00:0d:3a:00:00:01"),
+        *("old", "overlay"),
+    )
+    assert after.unknown == {"x": 1}
+    assert (after.status, after.version, after.secondary_ip_count) == (status.FULL, 3, 1)
+
+
+def test_full_is_news_only_once() -> None:
+    full = status.container(nc("a"), "", 1, None)
+    fine = status.container(nc("a"), "", 0, None)
+    assert status.newly_full([], [full]) == ["pods"]
+    assert status.newly_full([fine], [full]) == ["pods"]
+    assert status.newly_full([full], [full]) == []
+
+
+def observed(kind: str, holds: str, at: str, message: str = "") -> Condition:
+    return Condition(type=kind, status=holds, reason="Why", message=message, last_transition_time=at)
+
+
+def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
+    old = [observed("Ready", "True", "t1"), observed("Foreign", "True", "t1"), observed("Past", "True", "t1")]
+    new = [observed("Ready", "True", "t2", "new text"), observed("Fresh", "False", "t2")]
+    merged = {each.type: each for each in status.with_conditions(old, new, gone=["Past"])}
+    assert set(merged) == {"Foreign", "Fresh", "Ready"}
+    assert (merged["Ready"].last_transition_time, merged["Ready"].message) == ("t1", "new text")
+    (flipped,) = status.with_conditions(old[:1], [observed("Ready", "False", "t3")])
+    assert flipped.last_transition_time == "t3"
+
+
+def test_times_are_read_as_written_and_nonsense_is_long_ago() -> None:
+    assert status.seconds(status.timestamp(1_700_000_000.9)) == 1_700_000_000.0
+    assert status.seconds("yesterday") == 0.0
