@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,19 +221,25 @@ def table(rows: list[Figures]) -> str:
     return "\n".join(lines)
 
 
-def bars(rows: list[Figures], width: int = 50) -> str:
-    """Seconds a thousand nodes: bars of one length are linear growth."""
-    each = {f.nodes: (f.join + f.assigned) / f.nodes * 1000 for f in rows}
+def bars(rows: list[Figures], what: str, cost: Callable[[Figures], float], width: int = 50) -> str:
+    """The cost a thousand nodes: bars of one length are linear growth."""
+    each = {f.nodes: cost(f) / f.nodes * 1000 for f in rows}
     longest = max(each.values())
     lines = [f"{n:>6,} │{'█' * max(1, round(s / longest * width))} {s:.1f}" for n, s in each.items()]
-    return "\n".join(
-        ["```", "seconds a thousand nodes with 30 pods each, joining and pods together", *lines, "```"]
-    )
+    return "\n".join(["```", f"{what} a thousand nodes with {PODS} pods each", *lines, "```"])
 
 
-def growth(rows: list[Figures]) -> float | None:
+def seconds(figures: Figures) -> float:
+    return figures.join + figures.assigned
+
+
+def work(figures: Figures) -> float:
+    return sum(figures.busy.values())
+
+
+def growth(rows: list[Figures], cost: Callable[[Figures], float]) -> float | None:
     """What 5,000 nodes cost in units of what 500 do."""
-    total = {f.nodes: f.join + f.assigned for f in rows}
+    total = {f.nodes: cost(f) for f in rows}
     return total[5000] / total[500] if {500, 5000} <= total.keys() else None
 
 
@@ -250,11 +256,12 @@ def main() -> int:
         rows.append(asyncio.run(measure(nodes, options.profile)))
         print(f"{rows[-1].nodes} nodes: {rows[-1].join:.1f} + {rows[-1].assigned:.1f} s", file=sys.stderr)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    print(table(rows), bars(rows), sep="\n\n")
-    ratio = growth(rows)
-    if ratio is not None:
-        print(f"\n5,000 nodes cost {ratio:.1f} times what 500 do.")
-    return int(ratio is not None and ratio > LIMIT)
+    print(table(rows), bars(rows, "seconds", seconds), bars(rows, "CPU seconds", work), sep="\n\n")
+    longer, more = growth(rows, seconds), growth(rows, work)
+    if longer is None or more is None:
+        return 0
+    print(f"\n5,000 nodes take {longer:.1f} times the seconds, and {more:.1f} times the CPU, of 500.")
+    return int(longer > LIMIT)
 
 
 if __name__ == "__main__":

@@ -85,19 +85,32 @@ async def serve(options: argparse.Namespace) -> None:
         asyncio.TaskGroup() as running,
     ):
         machines = [_machine(options, client, number) for number in range(options.count)]
-        left = iter(machines)
-
-        async def lane() -> None:
-            for machine in left:
-                await machine.join(client, running)
-
-        await asyncio.gather(*(lane() for _ in range(options.lanes)))
-        print("ready", flush=True)
-        await asyncio.gather(*(machine.assigned.wait() for machine in machines))
-        print("assigned", max(machine.slowest for machine in machines), flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        telling = running.create_task(_tell(machines, options.lanes, client, running))
+        await _end_of_stdin()
+        telling.cancel()
         for machine in machines:
             machine.agent.stop()
+
+
+async def _tell(machines: list[Machine], lanes: int, client: Client, running: "asyncio.TaskGroup") -> None:
+    left = iter(machines)
+
+    async def lane() -> None:
+        for machine in left:
+            await machine.join(client, running)
+
+    await asyncio.gather(*(lane() for _ in range(lanes)))
+    print("ready", flush=True)
+    await asyncio.gather(*(machine.assigned.wait() for machine in machines))
+    print("assigned", max(machine.slowest for machine in machines), flush=True)
+
+
+async def _end_of_stdin() -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    await reader.read()
 
 
 def _machine(options: argparse.Namespace, client: Client, number: int) -> Machine:

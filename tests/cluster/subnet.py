@@ -33,10 +33,6 @@ def status(cluster: Cluster, subnet: str = "pods") -> dict[str, Any]:
     return found
 
 
-def reserved(cluster: Cluster, subnet: str = "pods") -> int:
-    return int(status(cluster, subnet).get("reserved", 0))
-
-
 def pool(node: Node) -> Pool:
     """The node's pool, from its journal."""
     return journal.read(node.state / "journal").pool

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from subnetes.ipam import scaling
-from tests.cluster.subnet import check, held_by, reserved
+from tests.cluster.subnet import check, held_by
 from tests.cluster.workload import Workload, addresses
 from tests.harness.cluster import Cluster
 from tests.harness.rest import eventually
@@ -46,9 +46,7 @@ def test_100_pods_are_made_rolled_scaled_away_and_back_while_agents_are_killed(w
     workload.until_running("web", 0)
     idle = dict.fromkeys(cluster.nodes, IDLE)
     eventually(lambda: held_by(cluster), lambda held: held == idle, 60, every=0.25)
-    whole = (IDLE + 1) * len(cluster.nodes)  # with the primaries
-    eventually(lambda: reserved(cluster), lambda count: count == whole, 60, every=0.25)
-    check(cluster)
+    check(cluster)  # which asks DNC too: what the nodes let go is free there
 
 
 def sound(pods: list[dict[str, Any]]) -> None:

@@ -44,7 +44,7 @@ def test_a_node_joins_a_full_subnet_waits_and_is_served_when_others_let_go(small
 
         workload.deploy("late", 3, node=node.name)
         told = eventually(lambda: workload.events("NoIPAvailable"), patience=60)
-        assert "pods" in told[0]["message"], "the event names the subnet"
+        assert "subnet pods" in told[0]["message"], "the event names it"
         assert {event["involvedObject"]["kind"] for event in told} == {"Pod"}
         assert small.ready(node.name) == "True", "an empty pool does not make a node NotReady"
         assert all(pod["status"]["phase"] == "Pending" for pod in workload.pods("late"))

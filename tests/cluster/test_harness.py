@@ -1,6 +1,5 @@
 """The cluster's own promise: whatever happens to a run, nothing of it stays, and runs do not meet."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,28 +20,22 @@ PLAIN = Setting(nodes=1, ours=False)
 
 
 class Traces:
-    """What a cluster could leave on its host."""
+    """What a cluster could leave on its host, beside processes and cgroups."""
 
     def __init__(self) -> None:
-        links = Path("/sys/class/net")
-        self.links = {each.name for each in links.iterdir()}
-        self.mounts = Path("/proc/self/mounts").read_text().splitlines()
-        self.cgroups = {str(each) for each in runs.CGROUPS.glob("*/k8s.io/*") if each.is_dir()}
-        self.namespaces = _network_namespaces()
+        self.links = {each.name for each in Path("/sys/class/net").iterdir()}
+        self.mounts = set(Path("/proc/self/mounts").read_text().splitlines())
 
     def new_since(self, before: "Traces") -> list[str]:
-        mounts = [line for line in self.mounts if line not in before.mounts]
-        return sorted((self.links - before.links) | (self.cgroups - before.cgroups)) + mounts
+        return sorted((self.links - before.links) | (self.mounts - before.mounts))
 
 
-def _network_namespaces() -> set[str]:
-    found = set()
-    for each in Path("/proc").iterdir():
-        try:
-            found.add(str((each / "ns" / "net").readlink()))
-        except OSError:
-            continue
-    return found
+def cgroups(containers: list[str]) -> list[Path]:
+    return [each for name in containers for each in runs.CGROUPS.glob(f"**/k8s.io/{name}")]
+
+
+def namespaces(init: Path) -> set[str]:
+    return {str(Path(f"/proc/{pid}/ns/net").readlink()) for pid in first_processes(init)}
 
 
 def run_pods(cluster: Cluster, count: int) -> None:
@@ -55,12 +48,17 @@ def test_pods_run_and_nothing_stays() -> None:
     before = Traces()
     with Cluster(PLAIN) as cluster:
         run_pods(cluster, 2)
-        assert len(cluster.nodes["node1"].ctr("tasks", "ls", "-q").split()) == 4, "2 sandboxes, 2 containers"
-        assert Traces().namespaces > before.namespaces
-        folder, init = cluster.run.folder, cluster.run.init
+        folder, init, containers = cluster.run.folder, cluster.run.init, cluster.run.containers()
+        assert len(containers) == len(cgroups(containers)) / len(hierarchies()) == 4, "two pods, two each"
+        assert len(namespaces(init)) == 2, "the control plane's and the node's"
     assert not folder.exists()
     assert not first_processes(init)
+    assert cgroups(containers) == []
     assert Traces().new_since(before) == []
+
+
+def hierarchies() -> set[Path]:
+    return {each.parent for each in runs.CGROUPS.glob("**/k8s.io")}
 
 
 KILLED = """
@@ -82,9 +80,11 @@ def test_a_run_that_is_killed_takes_its_machines_with_it_and_the_next_run_remove
     assert done.returncode == -signal.SIGKILL, done.stderr
     run = Run(Path(done.stdout.strip()))
     eventually(lambda: first_processes(run.init), lambda alive: alive == [], patience=20)
-    assert run.folder.exists(), "the folder tells the next run which cgroups to remove"
+    containers = run.containers()
+    assert cgroups(containers), "all that stays, and the folder that tells which they are"
     assert run.folder.name in runs.remove_abandoned()
     assert not run.folder.exists()
+    assert cgroups(containers) == []
     assert Traces().new_since(before) == []
 
 
@@ -129,16 +129,15 @@ def test_a_daemon_that_left_its_parent_ends_with_its_machine() -> None:
     try:
         pause_image.compile_program(run.init)
         machine = run.machine("m")
-        machine.run("sh", "-c", "setsid sleep 3600 >/dev/null 2>&1 & echo $! >/run/daemon")
-        daemons = _sleepers(machine)
-        assert len(daemons) == 1
+        machine.run("sh", "-c", "setsid sleep 3600 >/dev/null 2>&1 &")
+        (daemon,) = eventually(lambda: _sleepers(machine))
     finally:
         run.remove()
-    assert not Path(f"/proc/{daemons[0]}").exists()
+    assert not Path(f"/proc/{daemon}").exists()
 
 
 def _sleepers(machine: Machine) -> list[int]:
-    namespace = os.readlink(f"/proc/{machine.pid}/ns/net")  # noqa: PTH115
+    namespace = str(Path(f"/proc/{machine.pid}/ns/net").readlink())
     found = []
     for each in Path("/proc").iterdir():
         try:

@@ -26,7 +26,7 @@ class Workload:
 
     def __exit__(self, *_: object) -> None:
         self.cluster.plane.call("DELETE", f"/api/v1/namespaces/{self.namespace}")
-        eventually(lambda: self.pods() or self._exists(), lambda rest: not rest, 90, every=0.25)
+        eventually(self.pods, lambda left: not left, patience=90, every=0.25)
 
     def deploy(self, name: str, replicas: int, node: str | None = None) -> None:
         """A Deployment of pods that wait; all on one node if named. Rolls in few large steps."""
@@ -63,6 +63,7 @@ class Workload:
         """Exactly so many pods, of the newest template, all ready, and none besides."""
 
         def settled() -> Any:
+            self.cluster.must_run()
             found = self.deployment(name)
             status, generation = found.get("status", {}), found["metadata"]["generation"]
             figures = [status.get(key, 0) for key in ("updatedReplicas", "readyReplicas", "replicas")]
@@ -92,12 +93,6 @@ class Workload:
             return bool(self.cluster.get(f"{self._core}/serviceaccounts/default"))
         except ApiRefused:
             return False
-
-    def _exists(self) -> bool:
-        try:
-            return bool(self.cluster.get(self._core))
-        except ApiRefused as refusal:
-            return refusal.code != 404
 
 
 def addresses(pods: list[dict[str, Any]]) -> list[str]:

@@ -249,3 +249,36 @@ async def test_a_released_ip_is_nobodys_until_its_status_shows_it_no_longer(worl
     assert (await world.nc("b")).secondary_ip_count == 3
     shown = await world.addresses()
     assert (len(shown), len(set(shown))) == (13, 13)
+
+
+async def test_a_confirmation_that_was_lost_is_made_up_for_at_the_next_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = await world.replica()
+    await world.subnet(space="10.1.0.0/29")  # 5 addresses
+    for name in "ab":
+        await world.node(name)
+    await replica.settle()
+    await world.ask("a", 3)
+    await replica.settle()
+    await world.ask("b", 1)
+    await replica.settle()
+    await world.ask("a", 2, ids(await world.nc("a"))[:1])
+    await replica.refresh()
+    replica.woken.clear()
+
+    async def lost(*_: object) -> int:
+        raise Killed
+
+    with monkeypatch.context() as broken:
+        broken.setattr(replica.allocator, "confirm", lost)
+        with pytest.raises(Killed):
+            await replica.nnc("a")  # etcd has heard of it, DNC has not
+    assert (await world.nc("a")).secondary_ip_count == 2
+    assert replica.woken == []
+    await replica.refresh()
+    await replica.nnc("a")
+    assert replica.woken == ["b"]
+    assert [nc.leaving for nc in await replica.allocator.ncs("local")] == [(), ()]
+    await replica.nnc("b")
+    assert (await world.nc("b")).secondary_ip_count == 1

@@ -3,6 +3,7 @@
 import pytest
 
 from subnetes.api import names
+from subnetes.controllers.status import containers_of
 from subnetes.controllers.term import DncTrouble, NotLeading
 from subnetes.kube.errors import Conflict
 from tests.controllers.world import Killed, World, condition, foreign, ids, planted
@@ -187,3 +188,28 @@ async def test_a_dnc_with_a_record_of_its_own_is_completed_and_not_doubled(world
     with pytest.raises(DncTrouble, match="read"):
         await first.nnc("a")  # its 5 are an older reading than the heir's 8
     assert (await world.nc("a")).secondary_ip_count == 8
+
+
+async def test_two_nncs_that_show_one_nc_id_keep_what_they_show(world: World) -> None:
+    await world.subnet(space="10.1.0.0/24")
+    await planted(world, "a", foreign("nc-1", "10.1.0.4", ("i", "10.1.0.5")))
+    await planted(world, "b", foreign("nc-1", "10.1.0.6", ("j", "10.1.0.7")))
+    await world.node("c")
+    replica = await world.replica()
+    await replica.settle()
+    assert [(each.id, ids(each)) for each in containers_of(await world.get("a"))] == [("nc-1", ["i"])]
+    own, stranger = containers_of(await world.get("b"))
+    assert (own.secondary_ips, stranger.id, ids(stranger)) == ([], "nc-1", ["j"])
+    await world.ask("c", 250)
+    await replica.settle()
+    shown = await world.addresses()
+    assert len(shown) == len(set(shown)) == 253
+    await world.delete_node("b")
+    await replica.settle()
+    await world.ask_raw("b", {}, ["j"])
+    await replica.settle()
+    assert [ip.id for nc in await replica.allocator.ncs("local", "b") for ip in nc.leaving] == ["j"]
+    world.clock.ahead = 1000.0
+    await replica.settle()
+    await replica.settle()
+    assert {nc.node for nc in await replica.allocator.ncs("local")} == {"a", "c"}

@@ -59,7 +59,9 @@ async def test_an_undeclared_subnet_is_recorded_and_grants_nothing_until_declare
     usage = await dnc.utilization(A)
     assert (usage.capacity, usage.reserved, usage.free) == (252, 5, 252 - 4)  # one of them is excluded
     await dnc.set_secondary("c", "one", Fence("u", 2), 3, ["one-10.0.0.5"])
-    assert (await dnc.utilization(A)).free == 252 - 4
+    await dnc.confirm("c", "one", ["one-10.0.0.5"])
+    usage = await dnc.utilization(A)
+    assert (usage.reserved, usage.free) == (4, 252 - 4)
 
 
 async def test_a_declaration_must_contain_what_was_adopted(dnc: SqlAllocator) -> None:
@@ -89,8 +91,8 @@ async def test_a_conflict_is_reported_kept_and_released_without_its_owner(dnc: S
     assert (await dnc.nc("c", "two")).secondary == two.secondary
     assert (await dnc.utilization(A)).reserved == 4
     released = await dnc.set_secondary("c", "two", Fence("u", 1), 1, ["two-10.0.0.5"])
-    assert (released.freed, [ip.address for ip in released.nc.secondary]) == (0, ["10.0.0.7"])
-    assert released.nc.version == 8
+    assert [ip.address for ip in released.nc.secondary] == ["10.0.0.7"]
+    assert (released.nc.version, released.nc.leaving) == (8, ())  # the owner's is no business of the others
     assert (await dnc.nc("c", "one")).secondary == one.secondary
     assert (await dnc.utilization(A)).reserved == 4
 
@@ -135,6 +137,7 @@ async def test_odd_ips_are_conflicts_and_can_be_let_go(
     assert len((await dnc.nc("c", "one")).secondary) == len(ips)
     after = await dnc.set_secondary("c", "one", Fence("u", 1), 0, ["x", "y"])
     assert after.nc.secondary == ()
+    await dnc.confirm("c", "one", ["x", "y"])
     assert (await dnc.utilization(A)).reserved == 1
 
 
@@ -164,8 +167,62 @@ async def test_a_record_that_is_ahead_does_not_take_back_what_was_let_go(dnc: Sq
     one = shown("one", "n", "10.0.0.4", "10.0.0.5")
     await dnc.adopt("c", [one])
     await dnc.set_secondary("c", "one", Fence("u", 1), 0, ["one-10.0.0.5"])
+    assert await dnc.adopt("c", [one]) == ()  # the status was not written yet
+    nc = await dnc.nc("c", "one")
+    assert (nc.secondary, nc.leaving) == ((), one.secondary)
+    await dnc.confirm("c", "one", ["one-10.0.0.5"])
     assert await dnc.adopt("c", [one]) == ()
     assert (await dnc.nc("c", "one")).secondary == ()
     assert await dnc.adopt("c", [replace(one, version=9)]) == ()  # the record was older after all
     nc = await dnc.nc("c", "one")
     assert (nc.version, nc.secondary) == (9, one.secondary)
+
+
+async def test_what_a_newer_status_shows_is_leaving_no_longer(dnc: SqlAllocator) -> None:
+    await dnc.ensure_subnet(Declaration(A, "10.0.0.0/28"))
+    one = shown("one", "n", "10.0.0.4", "10.0.0.5")
+    await dnc.adopt("c", [one])
+    await dnc.set_secondary("c", "one", Fence("u", 1), 0, ["one-10.0.0.5"])
+    assert await dnc.adopt("c", [replace(one, version=9)]) == ()
+    nc = await dnc.nc("c", "one")
+    assert (nc.secondary, nc.leaving) == (one.secondary, ())
+    assert await dnc.confirm("c", "one", ["one-10.0.0.5"]) == 0
+    assert (await dnc.utilization(A)).reserved == 2
+
+
+async def test_what_two_show_goes_to_the_other_when_its_owner_lets_go(dnc: SqlAllocator) -> None:
+    await dnc.ensure_subnet(Declaration(A, "10.0.0.0/28"))
+    one = shown("one", "n", "10.0.0.4", "10.0.0.5")
+    two = shown("two", "m", "10.0.0.4", "10.0.0.5", "10.0.0.6")
+    await dnc.adopt("c", [one, two])
+    await dnc.set_secondary("c", "one", Fence("u", 1), 0, ["one-10.0.0.5"])
+    assert await dnc.confirm("c", "one", ["one-10.0.0.5"]) == 0
+    assert (await dnc.nc("c", "two")).secondary == two.secondary
+    assert await dnc.delete_nc("c", "one") == 0
+    assert await dnc.adopt("c", [two]) == ()
+    assert (await dnc.utilization(A)).reserved == 3
+    assert await dnc.delete_nc("c", "two") == 3
+
+
+async def test_what_a_second_nnc_shows_under_one_id_is_kept_and_not_granted(dnc: SqlAllocator) -> None:
+    """The first one has the id; the second one's addresses are reserved by a stand-in."""
+    await dnc.ensure_subnet(Declaration(A, "10.0.0.0/28"))
+    first, second = shown("one", "n", "10.0.0.4", "10.0.0.5"), shown("one", "m", "10.0.0.4", "10.0.0.6")
+    for _ in range(2):
+        (conflict,) = await dnc.adopt("c", [first, second])
+        assert (conflict.nc, conflict.reason) == (
+            "one",
+            "network container one is on record for another node",
+        )
+    (stand_in,) = await dnc.ncs("c", "m")
+    assert (stand_in.shown_as, stand_in.secondary) == ("one", second.secondary)
+    own = await dnc.ensure_nc("c", "m", A)
+    assert (own.shown_as, own.secondary) == ("", ())
+    granted = (await dnc.set_secondary("c", own.id, Fence("u", 1), 50, [])).nc
+    assert not {"10.0.0.4", "10.0.0.5", "10.0.0.6"} & {ip.address for ip in granted.secondary}
+    assert await dnc.delete_nc("c", "one") == 1  # what the second one shows too is not free
+    assert await dnc.adopt("c", [second]) == ()
+    nc = await dnc.nc("c", "one")
+    assert (nc.node, nc.primary, nc.secondary) == ("m", "10.0.0.4", second.secondary)
+    assert {each.id for each in await dnc.ncs("c", "m")} == {"one", own.id}
+    assert (await dnc.utilization(A)).free == 1

@@ -108,6 +108,8 @@ async def test_full_pages_are_passed_over_and_found_again_when_something_comes_f
     full = (await dnc.set_secondary("c", nc.id, Fence("u", 1), 3 * 4096, [])).nc
     assert len(full.secondary) == 3 * 4096 - 4
     old = next(ip for ip in full.secondary if ip.address == "10.0.47.255")
+    await dnc.set_secondary("c", nc.id, Fence("u", 2), 3 * 4096, [old.id])
+    assert await dnc.confirm("c", nc.id, [old.id]) == 1
     again = (await dnc.set_secondary("c", nc.id, Fence("u", 2), 3 * 4096, [old.id])).nc
     assert {ip.address for ip in again.secondary} == {ip.address for ip in full.secondary}
     assert old.id not in {ip.id for ip in again.secondary}

@@ -34,9 +34,17 @@ class World:
         self.ncs[name] = result.nc
         return result
 
-    async def let_go(self, name: str, count: int) -> SetResult:
+    async def let_go(self, name: str, count: int) -> int:
+        """Both steps; how many were freed."""
         held = self.ncs[name].secondary
-        return await self.ask(name, len(held) - count, *(ip.id for ip in held[:count]))
+        await self.ask(name, len(held) - count, *(ip.id for ip in held[:count]))
+        return await self.confirm(name)
+
+    async def confirm(self, name: str) -> int:
+        nc = self.ncs[name]
+        freed = await self.dnc.confirm("c", nc.id, [ip.id for ip in nc.leaving])
+        self.ncs[name] = await self.dnc.nc("c", nc.id)
+        return freed
 
     def has(self, name: str) -> int:
         return len(self.ncs[name].secondary)
@@ -62,7 +70,10 @@ async def test_the_version_grows_with_each_change_of_the_ips_and_only_then(dnc: 
     assert (await world.ask("n", 16)).nc.version == 1
     assert (await world.ask("n", 4)).nc.version == 1
     assert world.has("n") == 16  # nothing is taken that was not released
-    assert (await world.let_go("n", 12)).nc.version == 2
+    held = world.ncs["n"].secondary
+    assert (await world.ask("n", 4, *(ip.id for ip in held[:12]))).nc.version == 2
+    await world.confirm("n")
+    assert world.ncs["n"].version == 2  # they had left already
 
 
 async def test_a_repeated_call_changes_nothing(dnc: SqlAllocator) -> None:
@@ -72,10 +83,35 @@ async def test_a_repeated_call_changes_nothing(dnc: SqlAllocator) -> None:
     again = await dnc.set_secondary("c", nc.id, Fence("u", 5), 16, [])
     assert first == again
     ids = [ip.id for ip in first.nc.secondary[:4]]
+    left = await dnc.set_secondary("c", nc.id, Fence("u", 6), 12, ids)
+    assert (left.nc.leaving, left.refused) == (first.nc.secondary[:4], ())
+    assert await dnc.set_secondary("c", nc.id, Fence("u", 6), 12, ids) == left
+    assert [await dnc.confirm("c", nc.id, ids) for _ in range(2)] == [4, 0]
     freed = await dnc.set_secondary("c", nc.id, Fence("u", 6), 12, ids)
-    repeated = await dnc.set_secondary("c", nc.id, Fence("u", 6), 12, ids)
-    assert (freed.freed, repeated.freed) == (4, 0)
-    assert freed.nc == repeated.nc
+    assert (freed.nc.secondary, freed.nc.leaving, freed.nc.version) == (left.nc.secondary, (), 2)
+
+
+async def test_what_is_released_is_reserved_until_it_is_confirmed(dnc: SqlAllocator) -> None:
+    world = World(dnc, "10.0.0.0/29")  # 5 addresses
+    await world.node("n"), await world.node("m")
+    await world.ask("n", 3)
+    one, two, three = world.ncs["n"].secondary
+    nc = (await world.ask("n", 0, one.id, two.id)).nc
+    assert (nc.secondary, nc.leaving) == ((three,), (one, two))
+    usage = await dnc.utilization(A)
+    assert (usage.reserved, usage.free) == (5, 0)
+    assert (await world.ask("m", 2)).nc.secondary == ()
+    assert (await world.ask("n", 3)).nc.secondary == (three,)  # nor does it get them back
+    await world.ask("n", 1)
+    for cluster, nc_id in (("other", nc.id), ("c", world.ncs["m"].id), ("c", "unknown")):
+        assert await dnc.confirm(cluster, nc_id, [one.id, two.id]) == 0
+    assert await dnc.confirm("c", nc.id, [one.id, three.id, "unknown", "", "\0"]) == 1
+    nc = await dnc.nc("c", nc.id)
+    assert (nc.secondary, nc.leaving) == ((three,), (two,))
+    got = (await world.ask("m", 2)).nc
+    assert [ip.address for ip in got.secondary] == [one.address]
+    assert await dnc.delete_nc("c", nc.id) == 3
+    assert (await world.ask("m", 2)).nc.waiting == 0
 
 
 async def test_an_older_reading_is_refused_and_changes_nothing(dnc: SqlAllocator) -> None:
@@ -95,7 +131,7 @@ async def test_another_ncs_ids_are_refused_and_unknown_ones_ignored(dnc: SqlAllo
     await world.ask("n", 4), await world.ask("m", 4)
     theirs = world.ncs["m"].secondary[0].id
     result = await world.ask("n", 3, theirs, "unknown", world.ncs["n"].secondary[0].id, "")
-    assert (result.freed, result.refused) == (1, (theirs,))
+    assert (len(result.nc.leaving), result.refused) == (1, (theirs,))
     assert await dnc.nc("c", world.ncs["m"].id) == world.ncs["m"]
 
 
@@ -162,6 +198,7 @@ async def test_nothing_is_kept_back_for_who_no_longer_asks(dnc: SqlAllocator, cl
         await world.node("dead")
     held = world.ncs["n"].secondary
     await world.ask("n", 3, held[0].id)
+    await world.confirm("n")
     clock.now += 119
     assert (await world.ask("n", 4)).nc.waiting == 1
     clock.now += 2

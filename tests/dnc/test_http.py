@@ -72,9 +72,14 @@ async def test_every_call_goes_through(blue: HttpAllocator, key: SubnetKey) -> N
         await blue.ensure_nc("blue", "m", key)
     await blue.release_wait("blue", "m", key)
     assert [waiter.node for waiter in await blue.waiting(key)] == ["n"]
+    going = result.nc.secondary[0]
+    result = await blue.set_secondary("blue", nc.id, Fence("u", 6), 2, [going.id])
+    assert result.nc.leaving == (going,)
     assert (await blue.utilization(key)).reserved == 4
+    assert [await blue.confirm("blue", nc.id, [going.id]) for _ in range(2)] == [1, 0]
+    assert (await blue.utilization(key)).reserved == 3
     assert [subnet.key for subnet in await blue.subnets()] == [key]
-    assert await blue.delete_nc("blue", nc.id) == 4
+    assert await blue.delete_nc("blue", nc.id) == 3
     await blue.delete_subnet(key)
     assert await blue.subnets() == []
 
@@ -127,6 +132,7 @@ async def test_a_cluster_sees_only_its_own(blue: HttpAllocator, green: HttpAlloc
         lambda: blue.ncs("green"),
         lambda: blue.nc("green", theirs.id),
         lambda: blue.delete_nc("green", theirs.id),
+        lambda: blue.confirm("green", theirs.id, []),
         lambda: blue.ensure_nc("green", "x", A),
         lambda: blue.adopt("green", [AdoptedNC("x", "n", A, "10.0.0.0/29", "", "", 1)]),
         lambda: blue.release_wait("green", "n", A),

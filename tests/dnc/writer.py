@@ -3,8 +3,9 @@
     python -m tests.dnc.writer DATABASE FOLDER NAME ROUNDS
 
 Each address that it was given it claims in a folder that all writers share: a file that must not exist yet.
-It removes the file before it gives the address back. So an address that DNC hands out twice ends a writer,
-whatever DNC's own tables say. It may be killed at any moment and started again under the same name.
+It removes the file between the two steps of giving the address back. So an address that DNC hands out twice
+ends a writer, whatever DNC's own tables say. It may be killed at any moment and started again under
+the same name.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ class Writer:
     async def run(self, rounds: int) -> None:
         nc = await self.primary()
         self.claim(nc)
+        await self.confirm(nc)  # where an earlier life ended
         for _ in range(rounds):
-            nc = await self.round(nc)
+            await self.confirm(nc := await self.round(nc))
 
     async def primary(self) -> NC:
         while True:
@@ -45,14 +47,17 @@ class Writer:
 
     async def round(self, nc: NC) -> NC:
         going = [ip for ip in nc.secondary if self.dice.random() < 0.4]
-        for ip in going:
-            (self.folder / ip.address).unlink()
         target = self.dice.randrange(12)
         fence = Fence("u", 0)
         ids = [ip.id for ip in going]
         now = (await self.dnc.set_secondary(CLUSTER, nc.id, fence, target, ids)).nc
         self.claim(now)
         return now
+
+    async def confirm(self, nc: NC) -> None:
+        for ip in nc.leaving:
+            (self.folder / ip.address).unlink(missing_ok=True)
+        await self.dnc.confirm(CLUSTER, nc.id, [ip.id for ip in nc.leaving])
 
     def claim(self, nc: NC) -> None:
         for address in (nc.primary, *(ip.address for ip in nc.secondary)):

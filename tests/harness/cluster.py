@@ -137,6 +137,12 @@ class Cluster:
             patience=120,
         )
 
+    def must_run(self) -> None:
+        """Fail, with the log, if a component of ours has ended by itself."""
+        for program in (self.controller, *(node.agent for node in self.nodes.values())):
+            if program is not None:
+                program.must_run()
+
     def logs(self, characters: int = 2000) -> str:
         """The ends of the logs that tell most, for the report of a failed test."""
         files = (file for name in ("controller", "agent", "kubelet") for file in self._logs(name))
@@ -226,9 +232,10 @@ def main(words: list[str]) -> int:
 
 def _keep() -> int:
     possible(kube_assets.ensure)
-    if found := [run for run in runs() if run.kept]:
-        print(f"cluster: {found[0].folder} is there; `make cluster-down` removes it", file=sys.stderr)
-        return 1
+    for run in (each for each in runs() if each.kept):
+        if run.alive:
+            raise ClusterImpossible(f"{run.folder} runs already; `make cluster-down` ends it")
+        run.remove()  # the machine was switched off meanwhile
     cluster = Cluster(name=DEV)
     print("cluster: starting a control plane and three nodes", file=sys.stderr)
     cluster.__enter__()

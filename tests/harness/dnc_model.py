@@ -46,8 +46,14 @@ class ModelNC:
     target: int = 0
     reading: int = 0
     owned: dict[str, int] = field(default_factory=dict)  # id -> address
+    leaving: dict[str, int] = field(default_factory=dict)  # id -> address
     disputed: set[tuple[str, int]] = field(default_factory=set)  # id, address
     owns_primary: bool = True
+    shown_as: str = ""
+
+    @property
+    def reserved(self) -> dict[str, int]:
+        return {**self.owned, **self.leaving, **({"": self.primary} if self.owns_primary else {})}
 
     @property
     def held(self) -> int:
@@ -97,7 +103,7 @@ class Model:
         found: dict[int, str] = {}
         for name, nc in self.ncs.items():
             if nc.subnet == key:
-                mine = [*nc.owned.values(), *([nc.primary] if nc.owns_primary else [])]
+                mine = nc.reserved.values()
                 assert not found.keys() & set(mine)
                 found.update(dict.fromkeys(mine, name))
         return found
@@ -175,12 +181,26 @@ class Model:
         ordered = sorted(waits, key=lambda each: (each.rank, each.turn))
         return [(each.cluster, each.node, each.nc, each.wants) for each in ordered]
 
-    def adopt(self, cluster: str, shown: AdoptedNC) -> set[tuple[int, str]]:
-        """The conflicts: address and id; (0, "") is the whole NC."""
+    def adopt(self, cluster: str, shown: AdoptedNC, stand_in: str | None) -> set[tuple[int, str]]:
+        """The conflicts: address and id; (0, "") is the whole NC, kept under the id `stand_in` then."""
         known = self.ncs.get(shown.id)
         if known is not None and (known.cluster, known.node) != (cluster, shown.node):
+            assert stand_in is not None
+            self._take_in(cluster, shown, stand_in)
+            self.ncs[stand_in].shown_as = shown.id
             return {(0, "")}
-        key = shown.subnet
+        assert stand_in is None
+        needless = [
+            name
+            for name, nc in self.ncs.items()
+            if (nc.cluster, nc.node, nc.shown_as) == (cluster, shown.node, shown.id)
+        ]
+        for name in needless:
+            self._free(self.ncs.pop(name))
+        return self._take_in(cluster, shown, shown.id)
+
+    def _take_in(self, cluster: str, shown: AdoptedNC, name: str) -> set[tuple[int, str]]:
+        key, known = shown.subnet, self.ncs.get(name)
         if key not in self.subnets:
             self.subnets[key] = ModelSubnet(Declaration(key, shown.cidr, shown.gateway), declared=False)
             self.subnets[key].cursor = self.subnets[key].everything[0]
@@ -189,7 +209,7 @@ class Model:
         if known is None:
             primary, held = number(shown.primary), len(shown.secondary)
             known = ModelNC(cluster, shown.node, key, primary, shown.version, held, owns_primary=False)
-            self.ncs[shown.id] = known
+            self.ncs[name] = known
         known.version = shown.version
         if not known.owns_primary:
             known.primary = number(shown.primary)
@@ -198,8 +218,10 @@ class Model:
         return {(address, name) for name, address in ips if not self._adopt_ip(known, name, address)}
 
     def _adopt_ip(self, known: ModelNC, name: str, address: int) -> bool:
-        mine = {**known.owned, **({"": known.primary} if known.owns_primary else {})}
+        mine = known.reserved
         if mine.get(name) == address:
+            if name in known.leaving:
+                known.owned[name] = known.leaving.pop(name)
             return True
         owner = self.owners(known.subnet).get(address)
         fits = address in self.subnets[known.subnet].everything and name not in mine
@@ -218,8 +240,39 @@ class Model:
         if nc is None or nc.cluster != cluster:
             return 0
         del self.ncs[name]
+        freed = self._free(nc)
         subnet = self.subnets[nc.subnet]
         subnet.waits = [each for each in subnet.waits if each.nc != name]
         if not subnet.declared and not any(each.subnet == nc.subnet for each in self.ncs.values()):
             del self.subnets[nc.subnet]
-        return len(nc.owned) + nc.owns_primary
+        return freed
+
+    def confirm(self, cluster: str, name: str, ids: list[str]) -> int:
+        nc = self.ncs.get(name)
+        if nc is None or nc.cluster != cluster:
+            return 0
+        gone = {each: nc.leaving.pop(each) for each in set(ids) & nc.leaving.keys()}
+        return self._pass_on(nc.subnet, set(gone.values()))
+
+    def _free(self, nc: ModelNC) -> int:
+        return self._pass_on(nc.subnet, set(nc.reserved.values()))
+
+    def _pass_on(self, key: SubnetKey, addresses: set[int]) -> int:
+        """How many are free: those that no other NC shows too, which would own them from now on."""
+        claims = sorted(
+            (name, ip_id, str(ip_address(address)))
+            for name, nc in self.ncs.items()
+            for ip_id, address in nc.disputed
+            if nc.subnet == key and address in addresses and ip_id not in nc.reserved
+        )
+        left = set(addresses)
+        for name, ip_id, text in claims:
+            nc, address = self.ncs[name], number(text)
+            if address in left and ip_id not in nc.reserved:
+                left.discard(address)
+                nc.disputed.discard((ip_id, address))
+                if ip_id:
+                    nc.owned[ip_id] = address
+                else:
+                    nc.owns_primary = True
+        return len(left)

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,14 +83,14 @@ class Machine:
         self,
         *command: str | os.PathLike[str],
         stdin: str | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: dict[str, str] | None = None,
         patience: float = 60,
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end and hand back what was said; whether it succeeded is for the caller to judge."""
         return subprocess.run(
             [*self._enter, *DIES_WITH_PARENT, *command],
             input=stdin,
-            env=os.environ | (environment or {}),
+            env=_environment() | (environment or {}),
             capture_output=True,
             text=True,
             timeout=patience,
@@ -143,10 +143,16 @@ class Machine:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd="/",
+                env=_environment(),
                 start_new_session=not self.tied,
             )
         self._processes.append(process)
         return process
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without the way to a proxy: from a machine there is none to anywhere."""
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
 def first_processes(init: Path) -> list[int]:

@@ -62,8 +62,20 @@ class Run:
         self._machines.append(made)
         return made
 
+    def containers(self) -> list[str]:
+        """The ids of all containers, from containerd's folders: they are there also after a crash."""
+        return [each.name for each in self.folder.glob(_CONTAINERS)]
+
+    @property
+    def alive(self) -> bool:
+        return bool(first_processes(self.init))
+
     def remove(self) -> None:
         """End its machines; remove cgroups and folder."""
+        with _alone():
+            self._clear()
+
+    def _clear(self) -> None:
         for machine in self._machines:
             machine.off()
         _end(self.init)
@@ -73,11 +85,11 @@ class Run:
             self._lock.close()
 
     def _remove_cgroups(self) -> None:
-        """Those of containers that were still running: containerd's folders tell which."""
+        """Those of containers that were still running."""
         homes = [home for each in (CGROUPS, *CGROUPS.iterdir()) if (home := each / "k8s.io").is_dir()]
-        for container in self.folder.glob(_CONTAINERS):
+        for container in self.containers():
             for home in homes:
-                _remove_cgroup(home / container.name)
+                _remove_cgroup(home / container)
         for home in homes:
             with contextlib.suppress(OSError):  # another cluster uses it
                 home.rmdir()
@@ -94,7 +106,7 @@ class Run:
 
 
 def base() -> Path:
-    return cache_dir().parent / "cluster"
+    return cache_dir().parent.resolve() / "cluster"  # as /proc will name the machines' first process
 
 
 def runs() -> list[Run]:
@@ -106,7 +118,7 @@ def remove_abandoned(*, kept: bool = False) -> list[str]:
     with _alone():
         abandoned = [run for run in runs() if (kept or not run.kept) and run._hold()]
         for run in abandoned:
-            run.remove()
+            run._clear()
     return [run.folder.name for run in abandoned]
 
 
@@ -139,3 +151,4 @@ def _remove_cgroup(folder: Path) -> None:
                 Path(path).rmdir()
         if time.monotonic() > deadline:
             raise RuntimeError(f"{folder} cannot be removed: something still runs in it")
+        time.sleep(0.01)

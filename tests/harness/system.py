@@ -24,7 +24,7 @@ from subnetes.api.names import NAMESPACE
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.cns.errors import CnsError
 from subnetes.cns.ipam import Ipam
-from subnetes.cns.journal import Journal, read, without_assignments
+from subnetes.cns.journal import Journal, read
 from subnetes.cns.namespaces import is_gone
 from subnetes.cns.node import Node
 from subnetes.controllers.assembly import Reconcilers
@@ -39,7 +39,7 @@ from subnetes.kube.errors import ApiError, NotFound
 from subnetes.kube.key import Key, key_of
 from subnetes.kube.patches import MergePatch
 from subnetes.kube.store import Store
-from tests.harness.snapshots import of_dnc, of_nncs
+from tests.harness.snapshots import of_dnc, of_journal, of_nncs
 
 SUBNET = "pods"
 PODS = "default"
@@ -208,13 +208,11 @@ class Machine:
         self.addresses.pop(name, None)
 
     def sweep(self) -> None:
-        self.ipam.sweep([each.key for each in self.ipam.holders() if is_gone(each, self)])
+        self.ipam.sweep([each for each in self.ipam.holders() if is_gone(each, self)])
 
     def pool(self) -> NodePool:
-        """What another boot assigned is void, though it stands in the journal until it is written again."""
-        found = read(self.journal)
-        stands = found.pool if found.boot == self._boot_id else without_assignments(found.pool, 0.0)
-        return NodePool(self.name, tuple(stands), tuple(self.ipam.pool), f"{self.name}'s journal")
+        stands = of_journal(read(self.journal), self._boot_id)
+        return NodePool(self.name, stands, tuple(self.ipam.pool), f"{self.name}'s journal")
 
     def living(self) -> tuple[Sandbox, ...]:
         return tuple(

@@ -85,6 +85,7 @@ def test_a_second_start_finds_nodes_pods_and_pools_as_they_were(tmp_path: Path, 
         assert interrupt(process) == (0, "")
 
 
+@pytest.mark.slow
 def test_with_fewer_nodes_the_others_are_taken_away(tmp_path: Path) -> None:
     folder = f"--data-dir={tmp_path / 'data'}"
     with up(folder, "--nodes=2") as (process, kubeconfig):

@@ -12,7 +12,8 @@ from subnetes.api.crd import crds
 from subnetes.apiserver.server import Config, Server
 from tests.harness import kube_assets
 from tests.harness.control_plane import ControlPlane
-from tests.scenarios.world import ApiServer, World
+from tests.scenarios.parts import ApiServer
+from tests.scenarios.world import World
 
 CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 

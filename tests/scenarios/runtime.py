@@ -13,7 +13,7 @@ from subnetes.ipam.pool import State
 from subnetes.kube.key import Key
 from subnetes.simulation.plugin import configuration, environment
 from subnetes.simulation.sandbox import Sandbox
-from tests.scenarios.world import LivingNode
+from tests.scenarios.parts import LivingNode
 
 
 @dataclass

@@ -15,11 +15,12 @@ from subnetes.dnc.errors import SubnetFull
 from subnetes.dnc.types import NC, SubnetKey
 from subnetes.kube.key import Key
 from tests.harness.requests import Request
-from tests.scenarios.world import World, new_allocator
+from tests.scenarios.parts import new_allocator
+from tests.scenarios.world import World
 
 BATCH = 16
 SPACE = "10.1.0.0/27"  # 29 addresses: 32 less the network's, the broadcast's and the gateway's
-WINDOW = 3.0  # seconds in which requests are counted
+WINDOW = 2.0  # seconds in which requests are counted
 
 
 async def fill(world: World) -> list[Key]:

@@ -15,22 +15,19 @@ import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetStatus
 from subnetes.api.core import Event, Node, Pod
 from subnetes.api.names import NAMESPACE
 from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig
-from subnetes.cns import journal
-from subnetes.cns.agent import JOURNAL, Agent
+from subnetes.cli.reading import Places, Reader
 from subnetes.controllers.process import Settings, dnc_rc
 from subnetes.dnc.allocator import Allocator
-from subnetes.dnc.sql_allocator import SqlAllocator
-from subnetes.dnc.sqlite import open_sqlite
 from subnetes.ipam.invariants import check
-from subnetes.ipam.snapshot import NodePool, Sandbox, Snapshot
+from subnetes.ipam.snapshot import Snapshot
 from subnetes.kube.client import Client
 from subnetes.kube.election import Terms
 from subnetes.kube.informer import Informer
@@ -40,80 +37,27 @@ from subnetes.kube.selection import Selection
 from subnetes.kube.services import run
 from subnetes.kube.sources import from_kubeconfig
 from subnetes.simulation.node import Clients, Machine, SimulatedNode
-from subnetes.simulation.plugin import IFNAME
 from tests.harness.clients import eventually
-from tests.harness.requests import Counting, Request, requests
-from tests.harness.snapshots import of_dnc, of_nncs, of_pods
+from tests.harness.requests import Request, requests
+from tests.harness.snapshots import of_dnc
+from tests.scenarios.parts import (
+    PODS,
+    ApiServer,
+    Exhaustion,
+    LivingNode,
+    Running,
+    new_allocator,
+    pod_manifest,
+)
 from tests.scenarios.record import Writes, double_grants
 from tests.scenarios.tidying import wipe
 
-PODS = "default"
 PATIENCE = 30.0
 # In a cluster: wait 10, quiet 0.05, at most 0.5, shrink after 60, sweep every 30.
-AGENT_TIMINGS = {"wait": 2.0, "quiet": 0.02, "at_most": 0.1, "shrink_after": 0.4, "sweep_every": 0.2}
+AGENT_TIMINGS = {"wait": 1.0, "quiet": 0.02, "at_most": 0.1, "shrink_after": 0.4, "sweep_every": 0.2}
 SETTLING = 15.0
 QUIET = 0.7  # longer than shrink_after and a round trip
 TERMS = Terms(duration=20, renew_deadline=15.0, retry_period=3.0)  # a busy machine must not lose it
-
-
-@dataclass
-class Running:
-    """A part that runs as a task; to crash it is to cancel it, without asking it to stop."""
-
-    service: Any
-    task: "asyncio.Task[None]" = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.task = asyncio.create_task(self.service.run())
-
-    async def crash(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-
-    async def stop(self) -> None:
-        self.service.stop()
-        await asyncio.wait([self.task], timeout=10)
-        await self.crash()
-
-
-@dataclass
-class LivingNode:
-    """A simulated node, and which of its parts run."""
-
-    node: SimulatedNode
-    agent: Agent
-    agent_runs: Running
-    kubelet_runs: Running | None
-
-    @property
-    def name(self) -> str:
-        return self.node.machine.name
-
-
-class Exhaustion:
-    """A ClusterSubnet's flag over time."""
-
-    def __init__(self, name: str, now: bool) -> None:
-        self.name = name
-        self.seen: list[bool] = []
-        self._last = now
-
-    def saw(self, _: ClusterSubnet | None, new: ClusterSubnet | None) -> None:
-        if new is None or new.metadata.name != self.name or new.status is None:
-            return
-        if bool(new.status.exhausted) != self._last:
-            self._last = bool(new.status.exhausted)
-            self.seen.append(self._last)
-
-
-async def new_allocator() -> Allocator:
-    return SqlAllocator(await open_sqlite(":memory:"))
-
-
-class ApiServer(Counting, Protocol):
-    """Where it is, and how to enter."""
-
-    kubeconfig: Path
 
 
 class World:
@@ -173,7 +117,7 @@ class World:
         chosen: dict[str, Any] = {
             "identity": f"replica-{number}",
             "terms": TERMS,
-            "node_grace": 2.0,
+            "node_grace": 1.0,
             "counts_every": 0.2,
         }
         client = await self._client("subnetes-controller")
@@ -212,7 +156,7 @@ class World:
     async def subnet_ready(self, name: str) -> None:
         await self.until(lambda: self.condition(name, "Ready")[0] == "True")
 
-    def follow_exhaustion(self, name: str) -> "Exhaustion":
+    def follow_exhaustion(self, name: str) -> Exhaustion:
         """What the flag becomes from now on, each change once."""
         self._exhaustion = Exhaustion(name, bool(self.subnet_status(name).exhausted))
         return self._exhaustion
@@ -347,10 +291,11 @@ class World:
         """Until nobody wrote an NNC for longer than an agent waits before it lets IPs go."""
         seen, since = -1, 0.0
         clock = asyncio.get_running_loop().time
-        while seen != len(self.writes.all) or clock() < since + QUIET:
-            if seen != len(self.writes.all):
-                seen, since = len(self.writes.all), clock()
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(PATIENCE):
+            while seen != len(self.writes.all) or clock() < since + QUIET:
+                if seen != len(self.writes.all):
+                    seen, since = len(self.writes.all), clock()
+                await asyncio.sleep(0.05)
 
     async def until(self, question: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Wait for the answer yes; a part that died meanwhile is the error."""
@@ -384,22 +329,19 @@ class World:
         return any(f" {address} " in f" {violation} " for address in self._conflicts)
 
     async def snapshot(self) -> Snapshot:
+        """What `subnetes ipam check` reads, and what only this process knows: DNC, memories, sandboxes."""
+        read = await Reader(self.client, Places()).read()
         ncs = await self.allocator.ncs("local") if self.allocator else None
-        return Snapshot(
+        return replace(
+            read,
             dnc=None if ncs is None else of_dnc(ncs),
-            configs=of_nncs(self._nncs.store),
-            pools=tuple(map(self._pool, self.nodes.values())),
-            pods=of_pods(self._pods.store),
+            pools=tuple(living.pool() for living in self.nodes.values()),
             sandboxes={
-                name: tuple(_sandboxes(living, name))
+                name: living.sandboxes()
                 for name, living in self.nodes.items()
                 if living.kubelet_runs is not None
             },
         )
-
-    def _pool(self, living: LivingNode) -> NodePool:
-        path = living.node.config.state / JOURNAL
-        return NodePool(living.name, tuple(journal.read(path).pool), tuple(living.agent.ipam.pool), str(path))
 
     async def events(self, reason: str, namespace: str | None = None) -> list[Event]:
         found = (await self.client.list(Event, namespace)).items
@@ -413,17 +355,3 @@ class World:
         credentials = from_kubeconfig(self.server.kubeconfig)
         client = Client(credentials, user_agent=name, field_manager=name)
         return await self._stack.enter_async_context(client)
-
-
-def _sandboxes(living: LivingNode, node: str) -> Iterable[Sandbox]:
-    for each in living.node.kubelet.sandboxes.all():
-        yield Sandbox(node, each.id, IFNAME, tuple(each.addresses))
-
-
-def pod_manifest(name: str, node: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": PODS},
-        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
-    }

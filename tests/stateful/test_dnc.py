@@ -109,7 +109,7 @@ class DncAgainstModel(RuleBasedStateMachine):
         mine = [
             name
             for name, each in self.model.ncs.items()
-            if (each.cluster, each.node, each.subnet) == (cluster, node, key)
+            if (each.cluster, each.node, each.subnet, each.shown_as) == (cluster, node, key, "")
         ]
         if mine:
             assert nc is not None
@@ -141,7 +141,7 @@ class DncAgainstModel(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 2))
     def let_go(self, data: st.DataObject, count: int) -> None:
         name = data.draw(st.sampled_from(sorted(name for name, nc in self.model.ncs.items() if nc.owned)))
-        self.set_secondary(name, 0, 1, self.ids(name)[:count])
+        self.set_secondary(name, 0, 1, sorted(self.model.ncs[name].owned)[:count])
 
     @precondition(lambda self: any(nc.reading for nc in self.model.ncs.values()))
     @rule(data=st.data(), wanted=st.integers(0, 9))
@@ -149,8 +149,27 @@ class DncAgainstModel(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(name for name, nc in self.model.ncs.items() if nc.reading)))
         self.set_secondary(name, wanted, -1, self.ids(name))
 
+    @precondition(lambda self: any(nc.leaving for nc in self.model.ncs.values()))
+    @rule(data=st.data())
+    def confirm(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(name for name, nc in self.model.ncs.items() if nc.leaving)))
+        leaving = sorted(self.model.ncs[name].leaving)
+        self.confirm_in(self.model.ncs[name].cluster, name, data.draw(st.lists(st.sampled_from(leaving))))
+
+    @precondition(lambda self: self.model.ncs)
+    @rule(data=st.data(), cluster=CLUSTERS)
+    def confirm_anything(self, data: st.DataObject, cluster: str) -> None:
+        name = data.draw(st.sampled_from([*sorted(self.model.ncs), "unknown"]))
+        ids = sorted({"", "unknown", *(each for other in self.model.ncs for each in self.ids(other))})
+        self.confirm_in(cluster, name, data.draw(st.lists(st.sampled_from(ids), max_size=4)))
+
+    def confirm_in(self, cluster: str, name: str, ids: list[str]) -> None:
+        expected = self.model.confirm(cluster, name, ids)
+        assert self.run(self.dnc.confirm(cluster, name, ids)) == expected
+
     def ids(self, name: str) -> list[str]:
-        return sorted(each for each, _ in self.model.ncs[name].secondary)
+        nc = self.model.ncs[name]
+        return sorted({*(each for each, _ in nc.secondary), *nc.leaving})
 
     def set_secondary(self, name: str, wanted: int, reading: int, released: list[str]) -> None:
         nc = self.model.ncs[name]
@@ -162,14 +181,12 @@ class DncAgainstModel(RuleBasedStateMachine):
             return
         assert result is not None
         nc.reading = fence.resource_version
-        before = nc.secondary
-        freed = [each for each in nc.owned if each in released]
-        for each in freed:
-            del nc.owned[each]
+        before, known = nc.secondary, set(self.ids(name))
+        for each in nc.owned.keys() & set(released):
+            nc.leaving[each] = nc.owned.pop(each)
         nc.disputed = {each for each in nc.disputed if not each[0] or each[0] not in released}
         gone = {each for each, _ in before} & set(released)
-        assert result.freed == len(freed)
-        assert set(result.refused) == {each for each in released if each in theirs} - gone
+        assert set(result.refused) == {each for each in released if each in theirs} - known
         got = self.model.share(nc.subnet, (nc.cluster, nc.node, name), wanted - nc.held, self.now)
         granted = set(self.model.take(nc.subnet, got))
         new = {ip.id: number(ip.address) for ip in result.nc.secondary if ip.id not in dict(nc.secondary)}
@@ -203,7 +220,9 @@ class DncAgainstModel(RuleBasedStateMachine):
         secondary = tuple(SecondaryIP(f"{nc}-{each}", address) for each, address in ips)
         shown = AdoptedNC(nc, node, A, "10.0.0.16/28", "10.0.0.17", primary, version, secondary)
         found = self.run(self.dnc.adopt(cluster, [shown]))
-        expected = self.model.adopt(cluster, shown)
+        ours = self.run(self.dnc.ncs(cluster, node))
+        stand_in = next((each.id for each in ours if each.shown_as == nc), None)
+        expected = self.model.adopt(cluster, shown, stand_in)
         assert {(number(each.address) if each.address else 0, each.id) for each in found} == expected
 
     @precondition(lambda self: self.model.ncs)
@@ -222,7 +241,10 @@ class DncAgainstModel(RuleBasedStateMachine):
         for cluster in ("c", "d"):
             real = {nc.id: _plain(nc) for nc in self.run(self.dnc.ncs(cluster))}
             assert real == {
-                name: (nc.node, nc.subnet, nc.primary, nc.version, nc.secondary, nc.target)
+                name: (
+                    (nc.node, nc.subnet, nc.primary, nc.version, nc.shown_as, nc.target),
+                    (nc.secondary, set(nc.leaving.items())),
+                )
                 for name, nc in self.model.ncs.items()
                 if nc.cluster == cluster
             }
@@ -246,7 +268,9 @@ class DncAgainstModel(RuleBasedStateMachine):
 def _plain(nc: NC) -> tuple[object, ...]:
     ips = {(ip.id, number(ip.address)) for ip in nc.secondary}
     assert nc.waiting == max(0, nc.target - len(ips))
-    return nc.node, nc.subnet, number(nc.primary), nc.version, ips, nc.target
+    leaving = {(ip.id, number(ip.address)) for ip in nc.leaving}
+    plain = (nc.node, nc.subnet, number(nc.primary), nc.version, nc.shown_as, nc.target)
+    return plain, (ips, leaving)
 
 
 class OnSqlite(DncAgainstModel):

@@ -303,7 +303,7 @@ def _releases_without_a_note(_: Ipam, ids: Sequence[str]) -> None:
 
 def _frees_by_absence(machine: Machine) -> None:
     """A collector that takes an idle look for a proof."""
-    machine.ipam.sweep([each.key for each in machine.ipam.holders()][:1])
+    machine.ipam.sweep(machine.ipam.holders()[:1])
 
 
 FAULTS = {

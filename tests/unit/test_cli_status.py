@@ -107,6 +107,7 @@ def test_the_kubeconfig_is_the_one_given_then_the_environments_then_our_own(
     assert kubeconfigs(None, {}) == [ours]
 
 
+SOURCES = Path(__file__).parents[2] / "src"
 UNREACHABLE = """
 {apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}],
  users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u}}]}
@@ -132,7 +133,7 @@ def test_what_stands_in_the_way_is_one_line_and_exit_code_1(
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": str(Path("src").absolute())},
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": str(SOURCES)},
         timeout=60,
         check=False,
     )

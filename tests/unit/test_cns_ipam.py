@@ -299,3 +299,114 @@ async def test_a_long_journal_becomes_short(
         ipam.delete(f"c{i}", "eth0")
     assert (tmp_path / "journal").stat().st_size < 5000
     assert written(tmp_path) == ipam.pool
+
+
+async def test_a_repeated_add_with_another_namespace_is_swept_by_that_one(tmp_path: Path) -> None:
+    ipam = made(tmp_path, namespaces=Namespaces(first=1, second=2))
+    ipam.reconcile(nnc(nc()))
+    before = await ipam.add(pod("c1", netns="first"))
+    (old,) = ipam.holders()
+    assert await ipam.add(pod("c1", netns="second")) == before
+    (new,) = ipam.holders()
+    assert (new.netns, new.netns_inode) == ("second", 2)
+    assert written(tmp_path) == ipam.pool
+    assert ipam.sweep([old]) == 0  # found lost before it was attached anew
+    assert ipam.sweep([new]) == 1
+
+
+async def test_an_add_whose_del_came_before_its_answer_was_sent_fails(ipam: Ipam) -> None:
+    ipam.reconcile(nnc(nc(count=0, version=2)))
+    waiting = asyncio.create_task(ipam.add(pod("c1"), wait=5))
+    await settle()
+    ipam.reconcile(nnc(nc(count=1, version=3)))  # it has its IP now, but has not run yet
+    assert ipam.delete("c1", "eth0") == ["10.0.0.10"]
+    with pytest.raises(NoAddress, match="deleted"):
+        await waiting
+
+
+async def test_without_an_nnc_nothing_is_handed_out_and_pods_keep_what_they_have(
+    ipam: Ipam, tmp_path: Path
+) -> None:
+    """Its Node was away longer than the grace: other nodes have the idle IPs."""
+    first = await ipam.add(pod("c1"))
+    ipam.withdrawn()
+    for _ in range(2):
+        assert await ipam.add(pod("c1")) == first
+        with pytest.raises(NotReady):
+            await ipam.add(pod("c2"), wait=0)
+        with pytest.raises(NotReady):
+            ipam.ready()
+        ipam.close()
+        ipam = made(tmp_path)  # also when it cannot be read after a restart
+        ipam.open()
+    ipam.reconcile(nnc(nc(version=2)))
+    assert (await ipam.add(pod("c2")))[0].address == "10.0.0.11"
+
+
+async def test_after_a_reboot_an_empty_nnc_opens_nothing(ipam: Ipam, tmp_path: Path) -> None:
+    ipam.close()
+    again = made(tmp_path, boot="another")
+    again.reconcile(nnc())
+    with pytest.raises(NotReady):
+        await again.add(pod("c1"), wait=0)
+
+
+async def test_an_agent_that_lost_its_journal_does_not_write_one_before_it_knows_the_pods(
+    tmp_path: Path,
+) -> None:
+    ipam = made(tmp_path)
+    ipam.reconcile(nnc())
+    ipam.withdrawn()
+    ipam.close()
+    again = made(tmp_path)
+    assert not again.had_journal
+    again.reconcile(nnc(nc()), {"10.0.0.10": Holder(f"{LOST}u", "eth0", pod_uid="u")})
+    assert (await again.add(pod("c1")))[0].address == "10.0.0.11"
+
+
+async def test_a_damaged_journal_does_not_hide_a_running_pod(ipam: Ipam, tmp_path: Path) -> None:
+    await ipam.add(pod("c1", uid="u"))
+    await ipam.add(pod("c2"))
+    ipam.close()
+    lines = (tmp_path / "journal").read_bytes().splitlines(keepends=True)
+    (tmp_path / "journal").write_bytes(b"".join([*lines[:-2], b"damaged\n", lines[-1]]))
+    again = made(tmp_path)
+    with pytest.raises(NotReady):
+        again.open()
+    again.reconcile(nnc(nc()), {"10.0.0.10": Holder(f"{LOST}u", "eth0", pod_uid="u")})
+    assert (await again.add(pod("c3")))[0].address != "10.0.0.10"
+
+
+async def test_an_attachment_older_than_the_journal_ends_by_the_del_that_names_pod_and_address(
+    tmp_path: Path,
+) -> None:
+    ipam = made(tmp_path)
+    lost = Holder(f"{LOST}u", "eth0", pod_uid="u")
+    ipam.reconcile(nnc(nc()), {"10.0.0.10": lost})
+    ipam.delete("c1", "eth0")
+    ipam.delete("c1", "eth0", "u")  # a former sandbox of the same pod: it says no address, or another
+    ipam.delete("c1", "eth0", "u", ["10.0.0.99"])
+    ipam.delete("c1", "eth0", "v", ["10.0.0.10"])
+    assert ipam.pool.keys == {lost.key}
+    assert ipam.delete("c1", "eth0", "u", ["10.0.0.10"]) == ["10.0.0.10"]
+    assert not ipam.pool.keys
+
+
+async def test_a_pods_former_sandbox_is_found_after_a_restart_too(tmp_path: Path) -> None:
+    namespaces = Namespaces(old=1, new=2)
+    ipam = made(tmp_path, namespaces=namespaces)
+    ipam.reconcile(nnc(nc()))
+    await ipam.add(pod("old", uid="u", netns="old"))
+    ipam.close()
+    del namespaces.inodes["old"]
+    again = made(tmp_path, namespaces=namespaces)
+    again.open()
+    await again.add(pod("new", uid="u", netns="new"))
+    assert again.pool.keys == {("new", "eth0")}
+
+
+async def test_a_state_folder_that_was_removed_is_written_anew(ipam: Ipam, tmp_path: Path) -> None:
+    await ipam.add(pod("c1"))
+    (tmp_path / "journal").unlink()
+    await ipam.add(pod("c2"))
+    assert written(tmp_path) == ipam.pool

@@ -162,3 +162,58 @@ def test_a_compaction_says_the_same_in_less(tmp_path: Path) -> None:
     assert read(made.path).pool == before.pool
     assert made.path.stat().st_mode & 0o777 == 0o600
     made.close()
+
+
+def test_a_bad_line_before_others_is_damage_and_a_torn_end_is_not() -> None:
+    assert not parse(WHOLE).damaged
+    assert not parse(WHOLE[:-3]).damaged
+    assert not parse(b"").damaged
+    assert parse(WHOLE.replace(LINES[3], b"x" + LINES[3][1:])).damaged
+    assert parse(WHOLE + b"garbage\n").damaged
+    assert parse(WHOLE + LINES[-1]).damaged  # what the pool cannot do was never written
+
+
+def test_a_damaged_journal_is_kept_until_the_nnc_is_read_and_does_not_speak_for_every_pod(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = started(tmp_path)
+    made.close()
+    made.path.write_bytes(WHOLE.replace(LINES[-1], b"\0" * len(LINES[-1])) + b"\n")
+    again = journal(tmp_path)
+    loaded, trusted = again.load()
+    assert (trusted, loaded.damaged, again.is_closed) == (False, True, True)
+    assert loaded.pool == prefixes()[-2]
+    assert "damaged" in caplog.text
+
+
+def test_moves_that_belong_together_are_there_all_or_not_at_all() -> None:
+    together = line(*MOVES[1:])
+    for cut in range(len(together)):
+        assert parse(b"".join(LINES[:3]) + together[:cut]).pool == prefixes()[1]
+    assert parse(b"".join(LINES[:3]) + together).pool == prefixes()[-1]
+
+
+def test_a_full_disk_does_not_keep_an_agent_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(tmp_path).close()
+
+    def full(_fd: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    again = journal(tmp_path)
+    loaded, trusted = again.load()
+    assert trusted
+    assert loaded.pool == prefixes()[-1]
+    again.close()
+
+
+def test_a_journal_whose_file_was_removed_is_closed(tmp_path: Path) -> None:
+    made = started(tmp_path)
+    made.path.unlink()
+    assert made.is_closed
+    made.compact(prefixes()[-1], (NC,))
+    assert read(made.path).pool == prefixes()[-1]
+    assert not made.is_closed
+    made.close()

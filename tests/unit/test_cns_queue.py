@@ -1,6 +1,8 @@
 """DELs that were queued on disk are done once, and only DELs."""
 
+import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,10 @@ class Pool:
         self.released: list[tuple[str, str]] = []
         self._broken = broken
 
-    def delete(self, container_id: str, ifname: str) -> list[str]:
+    def delete(
+        self, container_id: str, ifname: str, pod_uid: str = "", addresses: Iterable[str] = ()
+    ) -> list[str]:
+        self.told = (pod_uid, list(addresses))
         if container_id == self._broken:
             raise JournalError("no space left on the device")
         self.released.append((container_id, ifname))
@@ -86,3 +91,24 @@ def test_half_written_files_are_left_to_their_plugin_for_a_while(folder: Path) -
     os.utime(folder / ".old", (0, 0))
     assert replay(Pool(), folder) == 0
     assert [each.name for each in folder.iterdir()] == [".new"]
+
+
+def test_one_that_cannot_be_read_does_not_hold_up_the_others(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "1").mkdir()
+    (folder / ".2").mkdir()
+    os.utime(folder / ".2", (0, 0))
+    queued(folder, "3")
+    pool = Pool()
+    assert replay(pool, folder) == 1
+    assert pool.released == [("c3", "eth0")]
+    assert "cannot be read" in caplog.text
+
+
+def test_what_the_runtime_remembers_of_the_pod_is_told_too(folder: Path) -> None:
+    text = config(prevResult={"ips": [{"address": "10.0.0.7/24"}]})
+    queued(folder, "1", text=json.dumps(text).encode())
+    pool = Pool()
+    replay(pool, folder)
+    assert pool.told == (environment("DEL")["CNI_ARGS"].rpartition("K8S_POD_UID=")[2], ["10.0.0.7"])

@@ -113,7 +113,11 @@ def test_a_falling_version_changes_nothing() -> None:
 def test_an_nnc_made_anew_and_still_empty_takes_nothing_away() -> None:
     for empty in (nnc(), NodeNetworkConfig()):
         outcome = reconcile(pool(HELD), KNOWN, empty, 2.0)
-        assert (outcome.moves, outcome.containers) == ((), KNOWN)
+        assert outcome.moves == ()
+        assert [nc.id for nc in outcome.containers] == ["nc"]
+        assert serving(outcome.containers) == ()  # but nothing is handed out: others may have it by now
+        back = reconcile(pool(HELD), outcome.containers, nnc(container(version=6, **BOTH)), 3.0)
+        assert [nc.id for nc in serving(back.containers)] == ["nc"]
 
 
 def test_an_nnc_without_ncs_leaves_none_where_the_pool_is_empty() -> None:
@@ -190,3 +194,21 @@ def test_what_an_nc_says_of_its_family_and_prefix() -> None:
     assert (found.family, found.prefix_length, found.gateway) == (6, 64, "fd00::1")
     (found,) = containers_of(nnc(NetworkContainer(id="f", primary_ip="10.0.0.2/20", version=None)))
     assert (found.family, found.prefix_length, found.primary, found.version) == (4, 20, "10.0.0.2", 0)
+
+
+def test_a_lower_version_in_another_nnc_is_no_old_reading() -> None:
+    anew = nnc(container(version=1, c="10.0.0.12"))
+    anew.metadata.uid = "another"
+    outcome = reconcile(pool(), KNOWN, anew, 2.0)
+    assert set(states(after(pool(), outcome))) == {"c"}
+    assert [nc.version for nc in outcome.containers] == [1]
+
+
+def test_an_id_that_stands_twice_in_the_status_counts_once() -> None:
+    seen = nnc(container(a="10.0.0.10"))
+    assert seen.status is not None
+    assert seen.status.network_containers is not None
+    (found,) = seen.status.network_containers
+    found.secondary_ips = [SecondaryIP(id="a", address=f"10.0.0.{i}") for i in (10, 11)]
+    outcome = reconcile(Pool(), (), seen, 1.0)
+    assert [ip.address for ip in after(Pool(), outcome)] == ["10.0.0.10"]

@@ -27,3 +27,6 @@ RETURNING_PREFIX = "returning-nnc-"
 IMPORTED_SCALER = "acn.azure.com/imported-scaler"
 """On a ClusterSubnet: the scaling values that its nodes had before it was declared, as JSON. They rule again
 when an override is removed."""
+ACCEPTED = "acn.azure.com/accepted"
+"""On a ClusterSubnet: the addresses of its spec as DNC accepted them last, as JSON. A new leader has DNC
+serve them while a later edit is refused."""

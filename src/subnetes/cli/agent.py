@@ -12,7 +12,7 @@ from typing import Any
 from subnetes.cns.agent import Agent, AgentConfig
 from subnetes.cns.endpoint import EndpointError
 from subnetes.cns.errors import CnsError
-from subnetes.cns.sweep import ContainerdSandboxes
+from subnetes.cns.sweep import CONTAINERD, ContainerdSandboxes
 from subnetes.kube import services
 from subnetes.kube.client import Client
 from subnetes.kube.errors import CredentialsError
@@ -21,6 +21,7 @@ from subnetes.kube.sources import find_credentials
 SOCKET = Path("/run/subnetes/cns.sock")
 STATE = Path("/var/lib/subnetes/cns")
 LISTEN = "127.0.0.1:10092"
+LONGEST_WAIT = 50.0
 AZURE = "127.0.0.1:10090"
 
 
@@ -32,7 +33,7 @@ def add_to(commands: Any) -> None:
     command.add_argument("--socket", type=Path, default=SOCKET, help=f"for the plugin; default: {SOCKET}")
     command.add_argument("--state-dir", type=Path, default=STATE, help=f"for the journal; default: {STATE}")
     command.add_argument(
-        "--wait", type=seconds, default=10.0, help="how long an ADD waits for an IP; default: 10 s"
+        "--wait", type=wait, default=10.0, help="how long an ADD waits for an IP, at most 50 s; default: 10 s"
     )
     command.add_argument(
         "--shrink-after", type=seconds, default=60.0, help="how long idle IPs are kept; default: 60 s"
@@ -51,7 +52,10 @@ def add_to(commands: Any) -> None:
         help=f"serve Azure CNS's contract, without authentication, at {AZURE} or the address given",
     )
     command.add_argument(
-        "--containerd-root", type=Path, help="containerd's folder of running tasks, usually /run/containerd"
+        "--containerd-root",
+        type=Path,
+        default=CONTAINERD,
+        help=f"where containerd says which sandboxes run, if it does; default: {CONTAINERD}",
     )
     command.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     command.set_defaults(run=run)
@@ -61,6 +65,14 @@ def seconds(text: str) -> float:
     number = float(text)
     if not 0 <= number <= 3600:
         raise argparse.ArgumentTypeError(f"from 0 to 3600 seconds, not {text}")
+    return number
+
+
+def wait(text: str) -> float:
+    """The plugin waits a minute for its answer."""
+    number = seconds(text)
+    if number > LONGEST_WAIT:
+        raise argparse.ArgumentTypeError(f"at most {LONGEST_WAIT:g} seconds, not {text}")
     return number
 
 
@@ -86,9 +98,8 @@ async def _serve(options: argparse.Namespace) -> None:
         listen=options.listen or None,
         azure=options.azure_api,
     )
-    root = options.containerd_root
     async with Client(
         find_credentials(options.kubeconfig), field_manager="subnetes-agent", user_agent="subnetes-cns"
     ) as client:
-        agent = Agent(config, client, sandboxes=ContainerdSandboxes(root) if root else None)
+        agent = Agent(config, client, sandboxes=ContainerdSandboxes(options.containerd_root))
         await services.run(agent, stop=services.stop_on_signals())

@@ -255,7 +255,7 @@ def _container(nc: NetworkContainer, node: str) -> Container:
 
 def dnc_container(nc: NC) -> Container:
     grants = tuple(Grant(each.id, each.address) for each in nc.secondary)
-    leaving = tuple(Grant(each.id, each.address) for each in getattr(nc, "leaving", ()))
+    leaving = tuple(Grant(each.id, each.address) for each in nc.leaving)
     where = nc.subnet.name, nc.subnet.network, nc.cidr
     return Container(nc.id, nc.node, *where, nc.primary, nc.version, grants, leaving)
 

@@ -42,6 +42,7 @@ from subnetes.kube.client import Client
 from subnetes.kube.errors import ApiError, NotFound
 from subnetes.kube.events import Recorder
 from subnetes.kube.informer import Informer
+from subnetes.kube.key import Key
 from subnetes.kube.patches import MergePatch
 from subnetes.kube.selection import Selection
 
@@ -192,17 +193,25 @@ class Agent:
     def _look(self, started: float) -> None:
         if self._pods.has_synced():
             self.node.observe_pods(self._pods.store, _now())
+        if self._has_no_nnc():
+            self.node.observe_nnc(None, _now())
         if _now() >= self._trusts_journal_at(started):
             log.warning("the NodeNetworkConfig cannot be read: serving from the journal of this boot")
             self.ipam.open()
 
+    def _has_no_nnc(self) -> bool:
+        """Surely, and not only because it could not be read."""
+        own = Key(NAMESPACE, self.config.node)
+        return self._nncs.has_synced() and self._nncs.store.get(own) is None
+
     def _trusts_journal_at(self, started: float) -> float:
-        waits = self.ipam.same_boot and not self.ipam.is_open
+        waits = self.ipam.same_boot and not self.ipam.is_open and not self._has_no_nnc()
         return started + TRUST_JOURNAL_AFTER if waits else float("inf")
 
     async def _wake_when_synced(self) -> None:
-        await self._pods.synced()
-        self._wake.set()
+        for informer in (self._nncs, self._pods):
+            await informer.synced()
+            self._wake.set()
 
     async def _rest(self, wake_at: float) -> None:
         """Until something changes or the time has come; a burst of changes is one."""
@@ -236,10 +245,13 @@ class Agent:
                 log.error("what is lost is not released now: %s", problem)
                 continue
             if released:
-                log.warning("%d attachments were released whose sandboxes are gone: %s", released, lost)
+                keys = [each.key for each in lost]
+                log.warning("%d attachments were released whose sandboxes are gone: %s", released, keys)
 
     async def _pod_exists(self, holder: Holder) -> bool | None:
         """By the quorum, not by the informer. A pod of the same name with another uid is another pod."""
+        if not holder.pod_name or not holder.pod_namespace:
+            return None
         try:
             pod = await self._client.get(Pod, holder.pod_name, holder.pod_namespace)
         except NotFound:

@@ -15,7 +15,8 @@ SUBNET_FULL = "NCUpdateSubnetFullError"
 
 
 class Container(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One NC. `version` is the highest that was seen; `draining`: no pod gets an IP of it any more."""
+    """One NC. `version` is the highest that was seen of this NNC (its uid); `draining`: no pod gets an IP of
+    it any more; `missing`: the NNC is gone or lists none, so that its IPs may be another node's by now."""
 
     id: str
     subnet: str
@@ -28,6 +29,8 @@ class Container(msgspec.Struct, frozen=True, omit_defaults=True):
     draining: bool = False
     full: bool = False
     network: str = ""
+    nnc: str = ""
+    missing: bool = False
 
 
 def containers_of(nnc: NodeNetworkConfig) -> tuple[Container, ...]:
@@ -35,7 +38,8 @@ def containers_of(nnc: NodeNetworkConfig) -> tuple[Container, ...]:
     found = nnc.status.network_containers if nnc.status else None
     draining = draining_ids(nnc)
     by_name = {nc.id: nc for nc in found or () if nc.id}
-    return tuple(_container(nc, nc.id in draining) for nc in by_name.values())
+    uid = nnc.metadata.uid or ""
+    return tuple(_container(nc, nc.id in draining, uid) for nc in by_name.values())
 
 
 def draining_ids(nnc: NodeNetworkConfig) -> frozenset[str]:
@@ -48,7 +52,7 @@ def serving(containers: Sequence[Container], subnet: str | None = None) -> tuple
 
     Without a subnet, the default network's, which is the first NC's that does not drain.
     """
-    usable = [each for each in containers if not each.draining]
+    usable = [each for each in containers if not (each.draining or each.missing)]
     if subnet is None and usable:
         subnet = usable[0].subnet
     by_family: dict[int, Container] = {}
@@ -58,11 +62,16 @@ def serving(containers: Sequence[Container], subnet: str | None = None) -> tuple
     return tuple(by_family.values())
 
 
+def missing(containers: Iterable[Container]) -> tuple[Container, ...]:
+    """The same without an NNC that lists them."""
+    return tuple(msgspec.structs.replace(each, missing=True) for each in containers)
+
+
 def by_id(containers: Iterable[Container]) -> dict[str, Container]:
     return {each.id: each for each in containers}
 
 
-def _container(nc: NetworkContainer, draining: bool) -> Container:
+def _container(nc: NetworkContainer, draining: bool, nnc: str) -> Container:
     """An NC carries the plain fields whichever its family; those with V6 are other control planes'."""
     v6_only = not nc.subnet_address_space and bool(nc.subnet_address_space_v6)
     cidr = nc.subnet_address_space_v6 if v6_only else nc.subnet_address_space
@@ -81,6 +90,7 @@ def _container(nc: NetworkContainer, draining: bool) -> Container:
         draining=draining,
         full=nc.status == SUBNET_FULL,
         network=nc.vnet_id,
+        nnc=nnc,
     )
 
 

@@ -126,12 +126,21 @@ class _Door:
     def catch_up(self) -> None:
         """Do the DELs that were queued."""
         try:
-            done = queue.replay(self._ipam, self._folder)
+            self._replay()
         except (CnsError, OSError) as problem:
             log.error("queued DELs cannot be done and are kept: %s", problem)
-        else:
-            if done:
-                log.info("%d queued DELs were done", done)
+
+    def check_nothing_waits(self) -> None:
+        """Before an ADD: a DEL of the same attachment, done after it, would take a living pod's IP."""
+        try:
+            self._replay()
+        except (CnsError, OSError) as problem:
+            raise Failure(cni.IO_FAILURE, "DELs of earlier sandboxes cannot be done", str(problem)) from None
+
+    def _replay(self) -> None:
+        done = queue.replay(self._ipam, self._folder)
+        if done:
+            log.info("%d queued DELs were done", done)
 
     def tend(self) -> None:
         self.catch_up()
@@ -238,15 +247,21 @@ class _Connection:
     async def _answer(self) -> None:
         request = bytes(self._request)
         try:
-            if _ADD in request[: 4 + int.from_bytes(request[:4], "big")]:
-                self._door.catch_up()
-            answer = await self._door.verbs.answer(request)
+            answer = await self._performed(request)
             await self._door.loop.sock_sendall(self._socket, answer)
         except OSError as problem:
             log.debug("a plugin went away before its answer: %s", problem)
         finally:
             self.task = None
             self.hang_up()
+
+    async def _performed(self, request: bytes) -> bytes:
+        if _ADD in request[: 4 + int.from_bytes(request[:4], "big")]:
+            try:
+                self._door.check_nothing_waits()
+            except Failure as failure:
+                return FAILED + cni.error(failure, cni.NEWEST)
+        return await self._door.verbs.answer(request)
 
 
 def _user(peer: sockets.socket) -> int:

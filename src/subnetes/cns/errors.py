@@ -5,6 +5,7 @@ CnsError
 ├── NoAddress           no IP came free or was granted in time; trying again later is right
 ├── UnknownAttachment   nothing is held under this container id and interface
 ├── Mismatch            the attachment holds other addresses than it is thought to
+├── BadAddress          an address to listen on is not usable (listener.py)
 └── JournalError        the state on disk cannot be read or written; nothing was changed
 """
 

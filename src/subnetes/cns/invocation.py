@@ -171,8 +171,7 @@ def _is_ifname(text: str) -> bool:
 
 def holder(call: Invocation) -> Holder:
     """Who asks. The pod is for people and for demand; nothing is ever released by it."""
-    pairs = (each.partition("=") for each in call.variables.get("CNI_ARGS", "").split(";"))
-    arguments = {name: value for name, _, value in pairs}
+    arguments = _arguments(call.variables)
     return Holder(
         container_id=call.container_id,
         ifname=call.ifname,
@@ -184,11 +183,25 @@ def holder(call: Invocation) -> Holder:
     )
 
 
+def _arguments(found: Mapping[str, str]) -> dict[str, str]:
+    pairs = (each.partition("=") for each in found.get("CNI_ARGS", "").split(";"))
+    return {name: value for name, _, value in pairs}
+
+
+def pod_uid(found: Mapping[str, str]) -> str:
+    return _arguments(found).get("K8S_POD_UID", "")
+
+
+def previous(read: Config) -> list[str]:
+    """The addresses that ADD answered with, as the runtime remembers them; it need not."""
+    return [each.address.partition("/")[0] for each in read.prev_result.ips] if read.prev_result else []
+
+
 def expected(call: Invocation) -> list[str]:
     """The addresses that CHECK is to find."""
     if call.config.prev_result is None:
         raise Failure(BAD_CONFIG, "invalid network config: CHECK needs prevResult")
-    return [each.address.partition("/")[0] for each in call.config.prev_result.ips]
+    return previous(call.config)
 
 
 def valid_attachments(call: Invocation) -> set[tuple[str, str]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.cns import reconciliation
 from subnetes.cns.answers import Assigned, described, shortage
-from subnetes.cns.containers import Container, serving
+from subnetes.cns.containers import Container, missing, serving
 from subnetes.cns.errors import (
     CnsError,
     JournalError,
@@ -27,8 +27,9 @@ from subnetes.cns.errors import (
     NotReady,
     UnknownAttachment,
 )
+from subnetes.cns.holders import HoldersByPod
 from subnetes.cns.journal import Containers, Journal, Record
-from subnetes.cns.namespaces import HostNamespaces, Namespaces, is_gone, seen
+from subnetes.cns.namespaces import HostNamespaces, Namespaces, is_elsewhere, is_gone, seen
 from subnetes.ipam import pool as moves
 from subnetes.ipam.pool import IP, Freed, Gone, Holder, Key, LetGo, Pool, apply
 
@@ -92,8 +93,9 @@ class Ipam:
         self._namespaces = namespaces or HostNamespaces()
         self._clock = clock
         found, self.same_boot = journal.load(clock())
-        self.had_journal = found.exists
+        self.had_journal = found.exists and not found.damaged
         self._pool = found.pool
+        self._holders = HoldersByPod(found.pool)
         self._containers = found.containers
         self._open = False
         self._waiting: list[Waiter] = []
@@ -127,7 +129,7 @@ class Ipam:
             raise NotReady(
                 "the agent has not read this node's NodeNetworkConfig yet: is the API server reachable?"
             )
-        if not self._containers:
+        if all(each.missing for each in self._containers):
             raise NotReady(
                 "this node has no network container yet: see the node's NodeNetworkConfig in kube-system, and"
                 " whether a ClusterSubnet matches the node"
@@ -150,22 +152,32 @@ class Ipam:
                 self.changed()
                 async with asyncio.timeout(self.wait if wait is None else wait):
                     await waiter.answer
-            return waiter.answer.result()
+            return self._answered(waiter)
         except TimeoutError:
             if _was_answered(waiter):  # at the very moment
-                return waiter.answer.result()
+                return self._answered(waiter)
             raise self._starved(waiter) from None
         finally:
             self._waiting.remove(waiter)
             self.changed()
 
-    def delete(self, container_id: str, ifname: str) -> list[str]:
-        """Release what the attachment holds; the addresses. Of an unknown one there are none: fine."""
+    def delete(
+        self, container_id: str, ifname: str, pod_uid: str = "", addresses: Iterable[str] = ()
+    ) -> list[str]:
+        """Release what the attachment holds; the addresses. Of an unknown one there are none: fine.
+
+        An attachment older than the journal is known by its pod's uid and its addresses: by both, for the
+        DEL of a pod's former sandbox may come while its present one lives.
+        """
         key = (container_id, ifname)
         for waiter in self._waiting:
             if waiter.holder.key == key and not waiter.answer.done():
-                waiter.answer.set_exception(NoAddress(f"{_named(key)} was deleted while it waited"))
+                waiter.answer.set_exception(_deleted(key))
         held = self._pool.by_key(key)
+        if not held and pod_uid:
+            key = (f"{reconciliation.LOST}{pod_uid}", ifname)
+            thought = set(addresses)
+            held = [ip for ip in self._pool.by_key(key) if ip.address in thought]
         if held:
             self._release([key])
         return [ip.address for ip in held]
@@ -198,9 +210,12 @@ class Ipam:
         """Everyone who holds IPs, each once."""
         return [ips[0].holder for ips in map(self._pool.by_key, self._pool.keys) if ips[0].holder]
 
-    def sweep(self, lost: Iterable[Key]) -> int:
-        """Release attachments whose sandbox is surely gone (sweep.py decides); how many there were."""
-        keys = [key for key in lost if self._pool.by_key(key)]
+    def sweep(self, lost: Iterable[Holder]) -> int:
+        """Release attachments whose sandbox is surely gone (sweep.py decides); how many there were.
+
+        One that was attached anew since it was looked at is not what was found lost.
+        """
+        keys = [each.key for each in lost if [ip for ip in self._pool.by_key(each.key) if ip.holder == each]]
         self._release(keys)
         self.counts.swept += len(keys)
         return len(keys)
@@ -212,6 +227,8 @@ class Ipam:
         journal that knew their sandboxes is lost.
         """
         outcome = reconciliation.reconcile(self._pool, self._containers, nnc, self._clock())
+        if not outcome.containers and not self._open:
+            return  # a journal written now would say that no pod is here, which the claims may say later
         changes = list(outcome.moves)
         if claims and not self._open:
             changes += reconciliation.claimed(self._pool, outcome.moves, claims, self._clock())
@@ -219,6 +236,13 @@ class Ipam:
         self._note(outcome)
         self._open = self._open or bool(outcome.containers)
         self._serve()
+
+    def withdrawn(self) -> None:
+        """There is no NNC: after its grace, other nodes have what it granted. Nothing of it is handed out."""
+        if not (self._open or self.same_boot):
+            return  # nothing was handed out in this boot
+        self._commit(missing(self._containers))
+        self._open = True
 
     @property
     def is_open(self) -> bool:
@@ -249,6 +273,7 @@ class Ipam:
         else:
             self._append(containers, changes)
         self._pool, self._containers = after, containers
+        self._holders.follow(changes)
         if self._journal.is_long:
             self._shorten()
 
@@ -278,23 +303,41 @@ class Ipam:
     def _try(self, waiter: Waiter) -> None:
         if not self._open:
             return
-        held = self._pool.by_key(waiter.holder.key)
-        if not held:
-            ncs = serving(self._containers, waiter.subnet)
-            chosen = [ip for nc in ncs for ip in self._pool.first_available(nc.id)]
-            if not ncs or len(chosen) < len(ncs):
-                return
-            try:
-                held = self._assign(waiter.holder, chosen)
-            except JournalError as problem:
-                waiter.answer.set_exception(problem)
-                return
-        waiter.answer.set_result(described(held, self._containers))
+        try:
+            held = self._held_by(waiter)
+        except JournalError as problem:
+            waiter.answer.set_exception(problem)
+            return
+        if held:
+            waiter.answer.set_result(described(held, self._containers))
 
-    def _assign(self, holder: Holder, chosen: list[IP]) -> list[IP]:
+    def _held_by(self, waiter: Waiter) -> list[IP]:
+        """What the attachment has from now on; nothing, if it has to wait."""
+        held = self._pool.by_key(waiter.holder.key)
+        if held:
+            return self._renew(waiter.holder, held)
+        ncs = serving(self._containers, waiter.subnet)
+        chosen = [ip for nc in ncs for ip in self._pool.first_available(nc.id)]
+        return self._assign(waiter.holder, chosen) if ncs and len(chosen) == len(ncs) else []
+
+    def _assign(self, holder: Holder, chosen: list[IP], *before: moves.Move) -> list[IP]:
         ids = tuple(ip.id for ip in chosen)
-        self._commit(self._containers, moves.Assigned(ids=ids, holder=holder, at=self._clock()))
+        self._commit(self._containers, *before, moves.Assigned(ids=ids, holder=holder, at=self._clock()))
         return self._pool.by_key(holder.key)
+
+    def _renew(self, holder: Holder, held: list[IP]) -> list[IP]:
+        """A repeated ADD. The sweep must look at the namespace that the sandbox has now, not at a former."""
+        if held[0].holder is None or not is_elsewhere(holder, held[0].holder):
+            return held
+        freed = Freed(container_id=holder.container_id, ifname=holder.ifname, at=self._clock())
+        return self._assign(holder, held, freed)
+
+    def _answered(self, waiter: Waiter) -> list[Assigned]:
+        """A DEL may have come between the answer and this."""
+        given = waiter.answer.result()
+        if not self._pool.by_key(waiter.holder.key):
+            raise _deleted(waiter.holder.key)
+        return given
 
     def _release(self, keys: Iterable[Key]) -> None:
         """What is not the node's any more is not handed out again."""
@@ -318,13 +361,10 @@ class Ipam:
 
         One that is only known by its pod's address is gone too: a kubelet stops it before it makes another.
         """
-        if not holder.pod_uid:
-            return
         stale = {
             other.key
-            for other in (ip.holder for ip in self._pool if ip.holder)
-            if other.pod_uid == holder.pod_uid
-            and other.ifname == holder.ifname
+            for other in self._holders.of(holder.pod_uid)
+            if other.ifname == holder.ifname
             and other.container_id != holder.container_id
             and (other.container_id.startswith(reconciliation.LOST) or is_gone(other, self._namespaces))
         }
@@ -351,6 +391,10 @@ class Ipam:
 
 def _was_answered(waiter: Waiter) -> bool:
     return waiter.answer.done() and not waiter.answer.cancelled()
+
+
+def _deleted(key: Key) -> NoAddress:
+    return NoAddress(f"{_named(key)} was deleted while it waited")
 
 
 def _named(key: Key) -> str:

@@ -2,14 +2,17 @@
 
 `Ipam` writes it, `subnetes ipam check` reads it. It survives kill -9 at any instant, for the kernel has what
 was written; it is not synced to the disk, for after a power cut no sandbox lives: the first line names the
-boot, and what was assigned in another boot is void. A torn last line was never answered for, and is dropped.
+boot, and what was assigned in another boot is void. A torn last line was never answered for, and is dropped;
+a bad line before others is damage, after which the journal does not count as one that knows every sandbox.
 
     <crc32 of the JSON, 8 hexadecimal digits> <JSON>\\n
 
-The JSON is a `Boot`, then `Containers` and the moves of the pool, by their tag. Grown long, the file is
+The JSON is a `Boot`, then `Containers` and the moves of the pool, by their tag; a list of them in one line
+happened at once. Grown long, the file is
 replaced by the shortest history of the same pool, by rename.
 """
 
+import logging
 import os
 import zlib
 from collections.abc import Iterable, Sequence
@@ -21,6 +24,8 @@ import msgspec
 from subnetes.cns.containers import Container
 from subnetes.cns.errors import JournalError
 from subnetes.ipam.pool import Freed, Move, Pool, PoolError, apply
+
+log = logging.getLogger(__name__)
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 GROWN = 1 << 20  # bytes: some thousand pods' comings and goings
@@ -39,18 +44,21 @@ class Containers(msgspec.Struct, frozen=True, tag_field="move", tag=True):
 
 
 Record = Boot | Containers | Move
-_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_decoder: msgspec.json.Decoder[Record | tuple[Record, ...]] = msgspec.json.Decoder(
+    Record | tuple[Record, ...]
+)
 _encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a journal says. `boot` is empty where there was none."""
+    """What a journal says. `boot` is empty where there was none; `damaged`: more stood in it once."""
 
     boot: str
     pool: Pool
     containers: tuple[Container, ...]
     good_bytes: int
+    damaged: bool = False
 
     @property
     def exists(self) -> bool:
@@ -61,19 +69,31 @@ def this_boot(path: Path = BOOT_ID) -> str:
     return path.read_text().strip()
 
 
-def line(record: Record) -> bytes:
-    body = _encoder.encode(record)
+def line(*records: Record) -> bytes:
+    """Several in one line count all or not at all, wherever the agent is killed."""
+    body = _encoder.encode(records if len(records) > 1 else records[0])
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
 def parse(data: bytes) -> Loaded:
     """The longest valid beginning. Pure: any bytes are an answer, never an error."""
-    boot, pool, good = "", Pool(), 0
-    containers: tuple[Container, ...] = ()
+    so_far = Loaded("", Pool(), (), 0)
     for text in data.splitlines(keepends=True):
-        record = _record(text)
-        if record is None or isinstance(record, Boot) == bool(boot):
-            break
+        after = _followed(so_far, text)
+        if after is None:
+            is_torn = so_far.good_bytes + len(text) == len(data) and not text.endswith(b"\n")
+            return replace(so_far, damaged=not is_torn)
+        so_far = after
+    return so_far
+
+
+def _followed(so_far: Loaded, text: bytes) -> Loaded | None:
+    """With one line more; None if that cannot be one of this journal."""
+    boot, pool, containers = so_far.boot, so_far.pool, so_far.containers
+    records = _records(text)
+    for record in records:
+        if isinstance(record, Boot) == bool(boot):
+            return None
         if isinstance(record, Boot):
             boot = record.id
         elif isinstance(record, Containers):
@@ -82,9 +102,8 @@ def parse(data: bytes) -> Loaded:
             try:
                 pool = apply(pool, record)
             except PoolError:
-                break
-        good += len(text)
-    return Loaded(boot, pool, containers, good)
+                return None
+    return Loaded(boot, pool, containers, so_far.good_bytes + len(text)) if records else None
 
 
 def read(path: Path) -> Loaded:
@@ -104,14 +123,16 @@ def without_assignments(pool: Pool, at: float) -> Pool:
     return pool
 
 
-def _record(text: bytes) -> Record | None:
+def _records(text: bytes) -> tuple[Record, ...]:
+    """What a line says; nothing, if it is not whole."""
     body = text[9:-1]
     if not text.endswith(b"\n") or text[:9] != b"%08x " % zlib.crc32(body):
-        return None
+        return ()
     try:
-        return _decoder.decode(body)
+        said = _decoder.decode(body)
     except msgspec.MsgspecError:
-        return None
+        return ()
+    return said if isinstance(said, tuple) else (said,)
 
 
 class Journal:
@@ -125,20 +146,24 @@ class Journal:
         self._after_compaction = 0
 
     def load(self, at: float = 0.0) -> tuple[Loaded, bool]:
-        """What stands in it, and whether it is of this boot.
+        """What stands in it, and whether it is of this boot and whole.
 
-        One of this boot is ready to append to, its torn end cut off. Any other file stays as it is until the
-        first `compact`, so that an agent that is killed before it has read the NNC knows that it has to.
+        One that is, is ready to append to, its torn end cut off: on a full disk too. Any other file stays as
+        it is until the first `compact`, so that an agent that is killed before it has read the NNC knows that
+        it has to.
         """
         found = read(self.path)
+        if found.damaged:
+            log.error("%s is damaged after %d bytes: what came later is lost", self.path, found.good_bytes)
         if found.boot == self.boot_id:
-            self.compact(found.pool, found.containers)
-            return found, True
+            if not found.damaged:
+                self._continue(found.good_bytes)
+            return found, not found.damaged
         return replace(found, pool=without_assignments(found.pool, at)), False
 
     def append(self, *records: Record) -> None:
-        """All of them in one write; on an error none counts."""
-        data = b"".join(map(line, records))
+        """All of them or, on an error, none."""
+        data = line(*records)
         try:
             if self._fd < 0:
                 raise OSError(0, "it is not open")
@@ -152,8 +177,11 @@ class Journal:
 
     @property
     def is_closed(self) -> bool:
-        """Not begun in this boot, or a write failed and could not be undone: `compact` opens it."""
-        return self._fd < 0
+        """Not begun in this boot, its file was removed, or a write failed and could not be undone.
+
+        `compact` opens it.
+        """
+        return self._fd < 0 or os.fstat(self._fd).st_nlink == 0
 
     @property
     def is_long(self) -> bool:
@@ -184,6 +212,16 @@ class Journal:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _continue(self, size: int) -> None:
+        """Append after so many bytes of what is there."""
+        try:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            os.ftruncate(self._fd, size)
+        except OSError as problem:
+            self.close()
+            raise JournalError(f"cannot open the journal {self.path}: {problem.strerror}") from problem
+        self._size, self._after_compaction = size, 0
 
     def _undo(self) -> None:
         """Cut off what a failed write may have left, or nothing after it could be read again."""

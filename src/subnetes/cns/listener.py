@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from subnetes.cns.errors import CnsError
 
-class BadAddress(Exception):
+
+class BadAddress(CnsError):
     """An address to listen on is not usable; the text says why."""
 
 

@@ -21,6 +21,7 @@ from subnetes.ipam.pool import Holder
 log = logging.getLogger(__name__)
 
 _AGAIN = 1.0  # seconds until a disk that failed is tried again
+_SETTLES = 5.0  # seconds in which kubelets say the address of every sandbox that has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +39,24 @@ class Node:
         self._nnc: NodeNetworkConfig | None = None
         self._pods: list[Pod] | None = None
         self._behind = False
+        self._settled_at: float | None = None
 
     @property
     def subnet_names(self) -> frozenset[str]:
         """The ClusterSubnets to watch."""
         return frozenset(nc.subnet for nc in self.ipam.containers if nc.subnet)
 
-    def observe_nnc(self, nnc: NodeNetworkConfig | None, now: float) -> None:  # noqa: ARG002
+    def observe_nnc(self, nnc: NodeNetworkConfig | None, now: float) -> None:
         """None: it is gone, and with it nothing of the pool: its Node may only have been made anew."""
         self._nnc = nnc
         self.monitor.observe_nnc(nnc)
-        self._behind = nnc is not None
-        self._reconcile()
+        self._behind = True
+        self._reconcile(now)
 
-    def observe_pods(self, pods: Iterable[Pod], now: float) -> None:  # noqa: ARG002
+    def observe_pods(self, pods: Iterable[Pod], now: float) -> None:
         self._pods = list(pods)
         self.monitor.observe_pods(self._pods)
-        self._reconcile()
+        self._reconcile(now)
 
     def observe_subnet(self, name: str, subnet: ClusterSubnet | None, now: float) -> None:  # noqa: ARG002
         self.monitor.observe_subnet(name, subnet)
@@ -62,12 +64,13 @@ class Node:
     def plan(self, now: float) -> Plan:
         """What to send now. What it lets go is in the journal when this returns."""
         self._behind = self._behind or (bool(self.ipam.drift) and self._nnc is not None)
-        self._reconcile()
+        self._reconcile(now)
         if self._behind:
             return Plan(None, now + _AGAIN)
         asking = tuple(Asking(each.holder, each.subnet) for each in self.ipam.waiting)
         before = self.monitor.asked
-        decision = self.monitor.decide(Situation(self.ipam.pool, self.ipam.containers, asking), now)
+        granted = tuple(nc for nc in self.ipam.containers if not nc.missing)
+        decision = self.monitor.decide(Situation(self.ipam.pool, granted, asking), now)
         if decision.request is None:
             return Plan(None, decision.wake_at)
         try:
@@ -89,19 +92,38 @@ class Node:
         """The patch was refused, or nobody knows whether it was taken: another follows after the delay."""
         self.monitor.failed(now, delay)
 
-    def _reconcile(self) -> None:
-        """Without a journal, pods that run already must be known before the pool is opened."""
-        if not self._behind or self._nnc is None:
-            return
-        if not self.ipam.had_journal and self._pods is None:
+    def _reconcile(self, now: float) -> None:
+        if not self._behind or not self._may_open(now):
             return
         claims = {} if self.ipam.had_journal else dict(_claims(self._pods or ()))
         try:
-            self.ipam.reconcile(self._nnc, claims)
+            if self._nnc is None:
+                self.ipam.withdrawn()
+            else:
+                self.ipam.reconcile(self._nnc, claims)
         except JournalError as problem:
             log.error("the NodeNetworkConfig is not followed now: %s", problem)
         else:
             self._behind = False
+
+    def _may_open(self, now: float) -> bool:
+        """Without a journal, pods that run already must be known before the pool is opened.
+
+        A kubelet says a pod's address some time after the sandbox got it, so those that have said none yet
+        are waited for. Where the node holds no IP, nobody can have one.
+        """
+        if self.ipam.had_journal or self.ipam.is_open or self._nnc is None:
+            return True
+        if self._pods is None:
+            return False
+        if self._settled_at is None:
+            self._settled_at = now + _SETTLES
+        silent = any(not pod.status.pod_ips for pod in filter(needs_ip, self._pods))
+        return now >= self._settled_at or not (silent and _holds_any(self._nnc))
+
+
+def _holds_any(nnc: NodeNetworkConfig) -> bool:
+    return any(nc.secondary_ips for nc in (nnc.status and nnc.status.network_containers) or ())
 
 
 def _claims(pods: Iterable[Pod]) -> Iterable[tuple[str, Holder]]:

@@ -9,6 +9,7 @@ that came after it.
 import logging
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +21,9 @@ ABANDONED_AFTER = 60.0  # seconds: the plugin that wrote a half file is long dea
 
 
 class Releases(Protocol):
-    def delete(self, container_id: str, ifname: str) -> list[str]: ...
+    def delete(
+        self, container_id: str, ifname: str, pod_uid: str = "", addresses: Iterable[str] = ()
+    ) -> list[str]: ...
 
 
 def folder_of(socket: Path) -> Path:
@@ -36,13 +39,16 @@ def replay(ipam: Releases, folder: Path) -> int:
             _drop_abandoned(path)
             continue
         try:
-            container_id, ifname = _key(path.read_bytes())
+            found, addresses = _read(path.read_bytes())
         except FileNotFoundError:
+            continue
+        except OSError as problem:
+            log.warning("a queued DEL cannot be read; take %s away: %s", path, problem.strerror)
             continue
         except cni.Failure as failure:
             log.warning("%s is no DEL and is dropped: %s", path, failure)
         else:
-            ipam.delete(container_id, ifname)
+            ipam.delete(found["CNI_CONTAINERID"], found["CNI_IFNAME"], cni.pod_uid(found), addresses)
             done += 1
         path.unlink(missing_ok=True)
     return done
@@ -55,18 +61,21 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _key(request: bytes) -> tuple[str, str]:
+def _read(request: bytes) -> tuple[dict[str, str], list[str]]:
     """Only who is deleted counts: a config that is no longer good is no reason to keep an IP."""
-    found, _ = cni.variables(request)
+    found, text = cni.variables(request)
     if found.get("CNI_COMMAND") != "DEL":
         raise cni.Failure(cni.BAD_ENVIRONMENT, f"CNI_COMMAND is {found.get('CNI_COMMAND')!r}")
     cni.check_variables("DEL", found)
-    return found["CNI_CONTAINERID"], found["CNI_IFNAME"]
+    try:
+        return found, cni.previous(cni.config(text))
+    except cni.Failure:
+        return found, []
 
 
 def _drop_abandoned(path: Path) -> None:
     try:
         if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
             path.unlink()
-    except FileNotFoundError:
-        return
+    except OSError as problem:
+        log.debug("%s stays: %s", path, problem)

@@ -3,8 +3,9 @@ moves out.
 
 `Ipam.reconcile` calls it at each observation. What must hold:
 
-- An NC whose version is lower than one seen is an old reading and changes nothing.
-- An NNC that is missing, or made anew and still empty, takes nothing away.
+- An NC whose version is lower than one seen of the same NNC is an old reading and changes nothing.
+- An NNC that is missing, or made anew and still empty, takes nothing away; nor is anything handed out until
+  an NNC says again what is this node's, for after its grace another node may have it.
 - What the NNC lists as released is never handed out, also when the journal that said so is lost.
 - A pod's address is never taken from it: what is assigned and no longer granted is kept, and counted.
 """
@@ -12,8 +13,10 @@ moves out.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig, SecondaryIP
-from subnetes.cns.containers import Container, by_id, containers_of
+from subnetes.cns.containers import Container, by_id, containers_of, missing
 from subnetes.ipam.pool import (
     IP,
     Assigned,
@@ -66,7 +69,7 @@ def reconcile(pool: Pool, known: Sequence[Container], nnc: NodeNetworkConfig, at
     granted = (nnc.status and nnc.status.network_containers) or []
     if not granted:
         work.let_go_listed()
-        kept = tuple(known) if len(pool) else ()
+        kept = missing(known) if len(pool) else ()
         return Outcome(tuple(work.moves), kept, frozenset(work.drift))
     containers = tuple(_newest(known, containers_of(nnc)))
     newest = by_id(containers)
@@ -103,7 +106,8 @@ def _newest(known: Sequence[Container], found: Sequence[Container]) -> Iterator[
     before = by_id(known)
     for each in found:
         old = before.get(each.id)
-        yield old if old is not None and old.version > each.version else each
+        is_old = old is not None and old.nnc == each.nnc and old.version > each.version
+        yield msgspec.structs.replace(old, missing=False) if old is not None and is_old else each
 
 
 class _Work:
@@ -153,8 +157,10 @@ class _Work:
         here = {ip.address: ip for ip in self.pool}
         usable: dict[str, str] = {}
         released: dict[str, str] = {}
+        ids: set[str] = set()
         for ip in nc.secondary_ips or ():
-            if ip.id and ip.id not in self.pool and self._is_free(ip, here):
+            if ip.id and ip.id not in self.pool and ip.id not in ids and self._is_free(ip, here):
+                ids.add(ip.id)
                 (released if ip.id in self.listed else usable).setdefault(ip.address, ip.id)
         if usable:
             self._grant(nc.id, usable, programmed=True)

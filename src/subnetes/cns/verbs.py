@@ -8,6 +8,7 @@ sandbox, known by its own container id, cannot touch a new one's IP.
 
 import logging
 import time
+from collections.abc import Iterable
 from typing import Protocol
 
 from subnetes.cns import invocation as cni
@@ -28,7 +29,9 @@ class Attachments(Protocol):
     async def add(
         self, holder: Holder, subnet: str | None = None, wait: float | None = None
     ) -> list[Assigned]: ...
-    def delete(self, container_id: str, ifname: str) -> list[str]: ...
+    def delete(
+        self, container_id: str, ifname: str, pod_uid: str = "", addresses: Iterable[str] = ()
+    ) -> list[str]: ...
     def check(self, container_id: str, ifname: str, addresses: list[str]) -> None: ...
     def gc(self, network: str, valid: set[tuple[str, str]]) -> int: ...
     def ready(self) -> None: ...
@@ -69,7 +72,8 @@ class Verbs:
         if call.command == "ADD":
             return await self._add(call)
         if call.command == "DEL":
-            self._ipam.delete(call.container_id, call.ifname)
+            uid, addresses = cni.pod_uid(call.variables), cni.previous(call.config)
+            self._ipam.delete(call.container_id, call.ifname, uid, addresses)
         elif call.command == "CHECK":
             self._ipam.check(call.container_id, call.ifname, cni.expected(call))
         elif call.command == "GC":

@@ -11,7 +11,7 @@ from subnetes.api.clustersubnet import ClusterSubnet
 from subnetes.api.core import Node
 from subnetes.api.network import Network
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
-from subnetes.controllers import clustersubnet, nodenetworkconfig
+from subnetes.controllers import adoption, clustersubnet, nodenetworkconfig
 from subnetes.controllers.adoption import Adoption
 from subnetes.controllers.clustersubnet import ClusterSubnetReconciler
 from subnetes.controllers.departure import Departures
@@ -51,7 +51,9 @@ class Reconcilers:
         self.term = term
         self.projection = Projection()
         self.departures = Departures(term, api, allocator, stores, events, waiters)
-        self.adoption = Adoption(term, api, allocator, self.departures.returning, events)
+        self.adoption = Adoption(
+            term, api, allocator, stores, adoption.Parts(self.departures.returning, events)
+        )
         self.node = NodeReconciler(term, api, stores)
         self.nnc = NodeNetworkConfigReconciler(
             term,
@@ -59,7 +61,9 @@ class Reconcilers:
         )
         self.subnet = ClusterSubnetReconciler(
             term,
-            clustersubnet.Parts(api, allocator, stores, events, waiters, self.adoption, self.projection),
+            clustersubnet.Parts(
+                api, allocator, stores, events, waiters, self.adoption, self.projection, wakes
+            ),
         )
 
 

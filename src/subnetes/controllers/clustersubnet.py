@@ -1,8 +1,9 @@
 """ClusterSubnetController: declares subnets to DNC, and says in their status what every agent must know.
 
 read (spec, DNC's figures, what nodes ask for) → decide (subnet_status.py, scalers.py, ipam/exhaustion.py)
-→ one status write. Exhaustion, the scaler and conditions are written at once; figures alone at most every
-30 s, for every agent watches this object. What the user got wrong is a condition and an event, no more.
+→ one status write. Exhaustion, the scaler and conditions are written at once; figures, and figures in a
+condition's text, at most every 30 s, for every agent watches this object. What the user got wrong is a
+condition and an event, no more.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from subnetes.controllers.memory import Said
 from subnetes.controllers.projection import Projection
 from subnetes.controllers.status import containers_of
 from subnetes.controllers.subnet_status import Level, Verdict
-from subnetes.controllers.term import Api, Events, Stores, Term, as_trouble
+from subnetes.controllers.term import Api, Events, Stores, Term, Wakes, as_trouble
 from subnetes.controllers.waiters import Waiters
 from subnetes.dnc.allocator import Allocator
 from subnetes.dnc.errors import DncError, SubnetInUse, SubnetUnknown
@@ -43,6 +44,7 @@ class Parts:
     waiters: Waiters
     adoption: Adoption
     projection: Projection
+    wakes: Wakes
 
 
 class ClusterSubnetReconciler:
@@ -55,8 +57,10 @@ class ClusterSubnetReconciler:
         self._waiters = parts.waiters
         self._adoption = parts.adoption
         self._projection = parts.projection
+        self._wakes = parts.wakes
         self._counted_at: dict[Key, float] = {}
         self._accepted: dict[Key, tuple[str, int]] = {}  # uid and generation that DNC has
+        self._declared: dict[SubnetKey, Declaration] = {}  # what DNC has of each family
         self._said = Said()
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -76,6 +80,8 @@ class ClusterSubnetReconciler:
         self._counted_at.pop(key, None)
         self._accepted.pop(key, None)
         self._said.forget(key)
+        for each in [each for each in self._declared if each.name == key.name]:
+            del self._declared[each]
 
     async def _keep(self, key: Key, subnet: ClusterSubnet) -> Result | None:
         finalizers = subnet.metadata.finalizers or []
@@ -85,6 +91,8 @@ class ClusterSubnetReconciler:
         if await self._import_scaler(subnet):
             return None
         verdict = await self._declare(key, subnet)
+        if verdict.ready and await self._keep_accepted(subnet):
+            return None
         wanted = self._wanted(subnet, verdict)
         wait = await self._write(key, subnet, wanted)
         if not verdict.ready:
@@ -106,12 +114,23 @@ class ClusterSubnetReconciler:
         await self._patch(subnet, {"annotations": {names.IMPORTED_SCALER: scalers.to_text(found)}})
         return True
 
+    async def _keep_accepted(self, subnet: ClusterSubnet) -> bool:
+        """Write down what DNC accepted, for leaders to come; whether that was news."""
+        text = declarations.accepted_text(subnet)
+        if (subnet.metadata.annotations or {}).get(names.ACCEPTED) == text:
+            return False
+        await self._patch(subnet, {"annotations": {names.ACCEPTED: text}})
+        return True
+
     async def _declare(self, key: Key, subnet: ClusterSubnet) -> Verdict:
         """Have DNC know the subnet as it is declared; at most once a generation, unless it is refused."""
         keys = [each.key for each in declarations.declarations_of(subnet)]
         state = (subnet.metadata.uid or "", subnet.metadata.generation or 0)
         if self._accepted.get(key) == state:
-            return subnet_status.good(await self._levels(keys))
+            levels = await self._levels(keys)
+            if len(levels) == len(keys):
+                return subnet_status.good(levels)
+            self._forget(key)  # another cluster that shares DNC had it forgotten
         problem = declarations.problem_with(subnet)
         refusal = subnet_status.invalid(problem) if problem else await self._ensure(subnet)
         if refusal is not None:
@@ -127,7 +146,7 @@ class ClusterSubnetReconciler:
         for family in {4, 6} - {key.family for key in declared}:
             self._term.must_lead()
             try:
-                await self._allocator.delete_subnet(replace(declared[0], family=family))
+                await self._withdraw(replace(declared[0], family=family))
             except SubnetInUse:
                 gone = False
         return gone
@@ -141,13 +160,18 @@ class ClusterSubnetReconciler:
         return None
 
     async def _ensure_one(self, declaration: Declaration) -> Verdict | None:
+        if self._declared.get(declaration.key) == declaration:
+            return None
         try:
             utilization = await self._allocator.ensure_subnet(declaration)
         except DncError as problem:
             if problem.temporary:
                 raise
             return subnet_status.refused(problem)
+        self._declared[declaration.key] = declaration
         await self._waiters.changed(declaration.key, utilization.free)
+        for nnc in self._stores.holders(declaration.key.name):  # their statuses show its gateway and its CIDR
+            self._wakes.node(nnc.metadata.name)
         return None
 
     async def _levels(self, keys: list[SubnetKey]) -> tuple[Level, ...]:
@@ -185,9 +209,9 @@ class ClusterSubnetReconciler:
         if wanted == subnet.status:
             return None
         now = self._term.now()
-        due = self._counted_at.get(key, 0.0) + self._term.counts_every
-        if subnet_status.only_counts_differ(subnet.status, wanted) and now < due:
-            return due - now
+        ago = now - self._counted_at.get(key, 0.0)
+        if subnet_status.only_details_differ(subnet.status, wanted) and 0 <= ago < self._term.counts_every:
+            return self._term.counts_every - ago
         self._term.must_lead()
         stamped = msgspec.structs.replace(wanted, timestamp=int(now))
         await self._api.update_status(msgspec.structs.replace(subnet, status=stamped))
@@ -196,7 +220,7 @@ class ClusterSubnetReconciler:
 
     def _tell(self, key: Key, subnet: ClusterSubnet, wanted: ClusterSubnetStatus) -> None:
         for each in wanted.conditions or ():
-            what = (each.reason, each.message) if subnet_status.is_bad(each) else ()
+            what = (each.reason, each.observed_generation) if subnet_status.is_bad(each) else ()
             if self._said.is_news(key, each.type, what):
                 self._events.warning(subnet, each.reason, each.message)
         before = subnet.status.exhausted if subnet.status else None
@@ -225,10 +249,14 @@ class ClusterSubnetReconciler:
             self._term.must_lead()
             key = SubnetKey(subnet.spec.network_id or "", subnet.metadata.name, family)
             try:
-                await self._allocator.delete_subnet(key)
+                await self._withdraw(key)
             except SubnetInUse as problem:
                 return problem.message
         return ""
+
+    async def _withdraw(self, key: SubnetKey) -> None:
+        await self._allocator.delete_subnet(key)
+        self._declared.pop(key, None)
 
     async def _patch(self, subnet: ClusterSubnet, metadata: dict[str, object]) -> None:
         self._term.must_lead()

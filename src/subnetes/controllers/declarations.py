@@ -1,6 +1,14 @@
-"""A ClusterSubnet's spec as DNC's declarations, one a family: pure."""
+"""A ClusterSubnet's spec as DNC's declarations, one a family: pure.
 
-from subnetes.api.clustersubnet import ClusterSubnet
+What DNC accepted last is kept in an annotation: an edit that is refused must change nothing, also for a
+leader that never saw the spec as it was before.
+"""
+
+import msgspec
+
+from subnetes.api import names
+from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetSpec
+from subnetes.api.model import decode, encode
 from subnetes.controllers.placement import family_of, keys_of
 from subnetes.dnc.types import Declaration
 
@@ -30,3 +38,28 @@ def problem_with(subnet: ClusterSubnet) -> str:
     if strangers:
         return f"spec.exclude names {strangers[0]}, and spec.addressSpace has no address of that family"
     return ""
+
+
+def accepted_text(subnet: ClusterSubnet) -> str:
+    """What of the spec DNC knows, for the annotation."""
+    spec = subnet.spec
+    known = ClusterSubnetSpec(
+        address_space=spec.address_space,
+        gateway=spec.gateway,
+        exclude=spec.exclude,
+        network_id=spec.network_id,
+    )
+    return encode(known).decode()
+
+
+def accepted(subnet: ClusterSubnet) -> ClusterSubnet | None:
+    """The subnet as DNC accepted it last; None: it never did, or the annotation is not what we write."""
+    text = (subnet.metadata.annotations or {}).get(names.ACCEPTED)
+    if not text:
+        return None
+    try:
+        spec = decode(ClusterSubnetSpec, text.encode())
+    except (msgspec.DecodeError, ValueError):
+        return None
+    as_it_was = msgspec.structs.replace(subnet, spec=spec)
+    return None if problem_with(as_it_was) else as_it_was

@@ -121,7 +121,7 @@ class Departures:
         result = await self._allocator.set_secondary(
             self._term.cluster, nc.id, fence, ask.target, ask.released
         )
-        await self._waiters.changed(nc.subnet, result.freed)
+        await self._waiters.changed(nc.subnet)
         return result.nc
 
     async def _show(self, nnc: NodeNetworkConfig, ncs: list[NC]) -> NodeNetworkConfig:

@@ -118,7 +118,8 @@ class NodeNetworkConfigReconciler:
             node.metadata.name,
             [key for each in self._stores.drawn_from(node) for key in keys_of(each)],
         )
-        held = Holdings(await self._allocator.ncs(self._term.cluster, name))
+        on_record = await self._allocator.ncs(self._term.cluster, name)
+        held = Holdings([nc for nc in on_record if not nc.shown_as])  # the others' ids are a stranger's here
         present = {nc.subnet for nc in held.ncs}
         for key in wanted:
             if key not in present:
@@ -151,7 +152,7 @@ class NodeNetworkConfigReconciler:
         )
         self._notices.refused(nnc, nc.id, result.refused)
         if result.nc.version != nc.version:
-            await self._waiters.changed(nc.subnet, result.freed)
+            await self._waiters.changed(nc.subnet)
         return result.nc
 
     async def _restore(self, nnc: NodeNetworkConfig, node: Node, held: Holdings) -> Result:

@@ -16,6 +16,8 @@ from subnetes.api.selector import LabelRequirement, LabelSelector
 from subnetes.dnc.types import SubnetKey
 from subnetes.ipam.scaling import DEFAULT_MAXIMUM
 
+_DIGITS = 9  # of a number of IPs
+
 Labels = Mapping[str, str]
 Bound = Callable[[str], frozenset[str]]
 """The ClusterNetworks that the subnet of this name serves; none if no Network names it."""
@@ -106,4 +108,5 @@ def internal_ip(node: Node) -> str:
 def maximum_of(node: Node) -> int:
     """How many secondary IPs the node may have; what cannot be read counts as unsaid."""
     stated = (node.metadata.annotations or {}).get(names.MAX_IPS, "").strip()
-    return int(stated) if stated.isascii() and stated.isdigit() else DEFAULT_MAXIMUM
+    readable = stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS
+    return int(stated) if readable else DEFAULT_MAXIMUM

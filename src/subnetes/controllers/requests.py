@@ -45,11 +45,6 @@ def read(nnc: NodeNetworkConfig, ncs: Sequence[NC], maximum: int, draining: Coll
 
 def _released(nnc: NodeNetworkConfig, nc: NC, ncs: Sequence[NC]) -> tuple[str, ...]:
     """All that the node lets go, less what is another NC's of the same node: that one is told itself."""
-    others = {
-        ip.id
-        for other in ncs
-        if other.id != nc.id
-        for ip in (*other.secondary, *getattr(other, "leaving", ()))
-    }
+    others = {ip.id for other in ncs if other.id != nc.id for ip in (*other.secondary, *other.leaving)}
     listed = (nnc.spec.released_ips if nnc.spec else None) or ()
     return tuple(sorted(set(listed) - others))

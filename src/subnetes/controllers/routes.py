@@ -72,6 +72,8 @@ class Routes:
                 self.look_at_nnc(nnc.metadata.name)
 
     def network_changed(self, old: Network | None, new: Network | None) -> None:
+        if old is not None and new is not None and _binding(old) == _binding(new):
+            return  # its status, which changes as often as nodes come and go
         named = {each.spec.subnet_name for each in (old, new) if each is not None}
         subnets = [self._stores.subnets.get(Key(self._namespace, name)) for name in named if name]
         for node in self._selected([each for each in subnets if each is not None]):
@@ -92,6 +94,11 @@ class Routes:
 def _relevant(node: Node) -> tuple[object, ...]:
     metadata = node.metadata
     return metadata.uid, metadata.labels, metadata.annotations, metadata.deletion_timestamp, internal_ip(node)
+
+
+def _binding(network: Network) -> tuple[object, ...]:
+    gone = network.metadata.deletion_timestamp is not None
+    return network.spec.subnet_name, network.spec.cluster_network_name, gone
 
 
 def _scaler(subnet: ClusterSubnet) -> object:

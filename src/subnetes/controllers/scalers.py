@@ -58,7 +58,7 @@ def annotation(scaler: Scaler, maximum: int) -> str:
 
 
 def commonest(annotations: Iterable[str]) -> Scaler | None:
-    """What most NNCs have; on a tie the larger batch. What is no scaler is passed over."""
+    """What most NNCs have; on a tie the larger batch. What no override could be is passed over."""
     found = Counter(values for text in annotations if (values := _values(text)))
     if not found:
         return None
@@ -72,7 +72,9 @@ def _values(text: str) -> tuple[int, int] | None:
     except (msgspec.DecodeError, ValueError):
         return None
     batch, percent = old.batch_size or 0, old.request_threshold_percent
-    return (batch, percent) if batch >= 1 and percent is not None and percent >= 0 else None
+    if percent is None or not 1 <= batch <= scaling.DEFAULT_MAXIMUM:
+        return None
+    return (batch, percent) if 0 <= percent <= LARGEST_BUFFER * 100 else None
 
 
 def to_text(scaler: Scaler) -> str:

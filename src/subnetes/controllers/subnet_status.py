@@ -149,8 +149,20 @@ def _exhausted(subnet: ClusterSubnet, levels: Sequence[Level], projected: Mappin
     )
 
 
-def only_counts_differ(before: ClusterSubnetStatus | None, after: ClusterSubnetStatus) -> bool:
+def only_details_differ(before: ClusterSubnetStatus | None, after: ClusterSubnetStatus) -> bool:
+    """Whether nothing is new but figures, or how many nodes a condition still waits for."""
     if before is None:
         return False
-    same = msgspec.structs.replace(after, reserved=before.reserved, capacity=before.capacity)
+    words = {_stand(each): each.message for each in before.conditions or ()}
+    conditions = [
+        msgspec.structs.replace(each, message=words.get(_stand(each), each.message))
+        for each in after.conditions or ()
+    ]
+    same = msgspec.structs.replace(
+        after, reserved=before.reserved, capacity=before.capacity, conditions=conditions
+    )
     return same == before
+
+
+def _stand(condition: Condition) -> tuple[object, ...]:
+    return condition.type, condition.status, condition.reason, condition.observed_generation

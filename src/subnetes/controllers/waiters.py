@@ -17,12 +17,13 @@ class Waiters:
 
     async def let_go(self, nc: NC, shown: NodeNetworkConfig) -> None:
         """Have DNC free what left the NC, as far as the NNC, as just read or written, does not show it."""
+        if shown.status is None:
+            return  # what the node had may be stashed still, and be shown again
         still = {ip.id for each in containers_of(shown) for ip in each.secondary_ips or ()}
-        gone = [ip.id for ip in getattr(nc, "leaving", ()) if ip.id not in still]
+        gone = [ip.id for ip in nc.leaving if ip.id not in still]
         if gone:
             self._term.must_lead()
-            confirm = self._allocator.confirm  # type: ignore[attr-defined]
-            await self.changed(nc.subnet, await confirm(self._term.cluster, nc.id, gone))
+            await self.changed(nc.subnet, await self._allocator.confirm(self._term.cluster, nc.id, gone))
 
     async def changed(self, key: SubnetKey, freed: int = 0) -> None:
         """Addresses were given, or came free. Waiters of other clusters ask again by themselves."""

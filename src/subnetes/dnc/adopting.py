@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from subnetes.dnc import containers, records
 from subnetes.dnc.checks import is_sound
 from subnetes.dnc.containers import NCRecord
+from subnetes.dnc.granting import remove
 from subnetes.dnc.layout import Layout, layout_of
 from subnetes.dnc.pages import Pages
 from subnetes.dnc.records import SubnetRecord
@@ -64,35 +65,54 @@ class Adopting:
 
     async def _adopt(self, nc: AdoptedNC) -> list[Conflict]:
         known = await containers.find(self._tx, nc.id)
-        if known is not None and (known.cluster, known.node) != (self._cluster, nc.node):
+        if known is not None and (known.cluster, known.node) == (self._cluster, nc.node):
+            return await self._take_in(nc, known)
+        stand_in = await containers.standing_in(self._tx, self._cluster, nc.node, nc.id)
+        if known is not None:  # two NNCs show one id: the second one's addresses are kept all the same
+            await self._take_in(nc, stand_in, shown_as=nc.id)
             return [_whole(nc, f"network container {nc.id} is on record for another node")]
+        if stand_in is not None:
+            await remove(self._tx, stand_in, await self._held(stand_in.subnet_id))  # it is needed no longer
+        return await self._take_in(nc, None)
+
+    async def _take_in(self, nc: AdoptedNC, known: NCRecord | None, shown_as: str = "") -> list[Conflict]:
         record = await self._home(nc, known)
         if record is None:
             return [_whole(nc, f"{nc.cidr!r} with gateway {nc.gateway!r} is no subnet to adopt it into")]
         if known is not None and known.version > nc.version:
             return []  # the record is ahead of what was shown: what is missing here was let go
         own = known or NCRecord(
-            nc.id, self._cluster, nc.node, record.id, nc.primary, nc.version, len(nc.secondary)
+            id=self._new_id() if shown_as else nc.id,
+            cluster=self._cluster,
+            node=nc.node,
+            subnet_id=record.id,
+            primary=nc.primary,
+            version=nc.version,
+            target=len(nc.secondary),
+            shown_as=shown_as,
         )
         if known is None:
             await containers.insert(self._tx, own)
         else:
-            await self._renew(nc)
+            await self._renew(own, nc)
         elsewhere = _elsewhere(nc, record)
         return elsewhere + await self._adopt_ips(own, record, nc)
 
-    async def _renew(self, nc: AdoptedNC) -> None:
+    async def _renew(self, own: NCRecord, nc: AdoptedNC) -> None:
         """It is shown again, perhaps with another primary than one that it never owned."""
-        await self._tx.execute("UPDATE ncs SET version = $2 WHERE id = $1", nc.id, nc.version)
-        if all(ip.id for ip in await containers.owned(self._tx, nc.id)):
-            await self._tx.execute("UPDATE ncs SET primary_address = $2 WHERE id = $1", nc.id, nc.primary)
-            await self._tx.execute("DELETE FROM conflicts WHERE nc = $1 AND id = ''", nc.id)
+        await self._tx.execute("UPDATE ncs SET version = $2 WHERE id = $1", own.id, nc.version)
+        if all(ip.id for ip in await containers.owned(self._tx, own.id)):
+            await self._tx.execute("UPDATE ncs SET primary_address = $2 WHERE id = $1", own.id, nc.primary)
+            await self._tx.execute("DELETE FROM conflicts WHERE nc = $1 AND id = ''", own.id)
 
     async def _home(self, nc: AdoptedNC, known: NCRecord | None) -> SubnetRecord | None:
         home = self._homes[nc.subnet]
         if known is None or (home is not None and home.id == known.subnet_id):
             return home
-        held = self._records.get(known.subnet_id) or await records.hold_by_id(self._tx, known.subnet_id)
+        return await self._held(known.subnet_id)
+
+    async def _held(self, subnet_id: str) -> SubnetRecord:
+        held = self._records.get(subnet_id) or await records.hold_by_id(self._tx, subnet_id)
         return self._records.setdefault(held.id, held)
 
     async def _adopt_ips(self, own: NCRecord, record: SubnetRecord, nc: AdoptedNC) -> list[Conflict]:
@@ -104,10 +124,11 @@ class Adopting:
         new = [ip for ip in mine if ip not in already]
         await Pages(self._tx, record).claim(ip.address for ip in new)
         await containers.add(self._tx, own, new)
+        await containers.stay(self._tx, own, mine)  # shown again, and not by a status behind the record
         await containers.remove_conflicts(self._tx, own, mine)
         disputed = [verdict for verdict in verdicts if verdict[2]]
         await containers.add_conflicts(self._tx, own, [ip for ip, _, _ in disputed])
-        return [Conflict(ip.address, ip.id, own.id, owner, why) for ip, owner, why in disputed]
+        return [Conflict(ip.address, ip.id, nc.id, owner, why) for ip, owner, why in disputed]
 
     async def _judge(
         self, own: NCRecord, record: SubnetRecord, shown: Sequence[SecondaryIP]

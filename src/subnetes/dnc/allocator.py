@@ -42,10 +42,17 @@ class Allocator(Protocol):
     async def set_secondary(
         self, cluster: str, nc_id: str, fence: Fence, target: int, released: Sequence[str]
     ) -> SetResult:
-        """Free what is released and the NC's own, then grant up to the target, as far as there is room and
-        older requests do not come first. Nothing is ever taken that was not released.
+        """Take out what is released and the NC's own, then grant up to the target, as far as there is room
+        and older requests do not come first. Nothing is ever taken that was not released.
 
+        What is taken out is `leaving`, and reserved until `confirm`: the NNC still shows it.
         StaleReading: a newer reading was used already. NCUnknown.
+        """
+
+    async def confirm(self, cluster: str, nc_id: str, ids: Sequence[str]) -> int:
+        """The NNC shows these no longer: free those of them that are leaving the NC.
+
+        How many addresses others may have now. Of an unknown NC: 0.
         """
 
     async def release_wait(self, cluster: str, node: str, subnet: SubnetKey) -> None:

@@ -25,11 +25,12 @@ class NCRecord:
     version: int = 0
     target: int = 0
     fence_version: int = 0
+    shown_as: str = ""
 
 
 async def find(tx: Transaction, nc_id: str) -> NCRecord | None:
     rows = await tx.fetch(
-        """SELECT id, cluster, node, subnet, primary_address, version, target, fence_version
+        """SELECT id, cluster, node, subnet, primary_address, version, target, fence_version, shown_as
            FROM ncs WHERE id = $1""",
         nc_id,
     )
@@ -38,16 +39,23 @@ async def find(tx: Transaction, nc_id: str) -> NCRecord | None:
 
 async def of_node(tx: Transaction, subnet_id: str, cluster: str, node: str) -> str | None:
     """The id of the node's NC in the subnet. An adopted node may have several there: then always the same."""
-    statement = "SELECT id FROM ncs WHERE subnet = $1 AND cluster = $2 AND node = $3"
+    statement = "SELECT id FROM ncs WHERE subnet = $1 AND cluster = $2 AND node = $3 AND shown_as = ''"
     rows = await tx.fetch(statement, subnet_id, cluster, node)
     return min((row[0] for row in rows), default=None)
+
+
+async def standing_in(tx: Transaction, cluster: str, node: str, shown_as: str) -> NCRecord | None:
+    """What keeps the addresses that a node's NNC shows under an id that is another NC's."""
+    statement = "SELECT id FROM ncs WHERE cluster = $1 AND node = $2 AND shown_as = $3"
+    rows = await tx.fetch(statement, cluster, node, shown_as)
+    return await find(tx, rows[0][0]) if rows else None
 
 
 async def insert(tx: Transaction, nc: NCRecord) -> None:
     await tx.execute(
         """INSERT INTO ncs
-           (id, cluster, node, subnet, primary_address, version, target, fence_uid, fence_version)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, '', 0)""",
+           (id, cluster, node, subnet, primary_address, version, target, fence_uid, fence_version, shown_as)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, '', 0, $8)""",
         nc.id,
         nc.cluster,
         nc.node,
@@ -55,13 +63,29 @@ async def insert(tx: Transaction, nc: NCRecord) -> None:
         nc.primary,
         nc.version,
         nc.target,
+        nc.shown_as,
     )
 
 
 async def add(tx: Transaction, nc: NCRecord, ips: Iterable[SecondaryIP]) -> None:
     rows = [(nc.subnet_id, ip.address, nc.id, ip.id) for ip in ips]
     if rows:
-        await tx.execute_many("INSERT INTO ips (subnet, address, nc, id) VALUES ($1, $2, $3, $4)", rows)
+        await tx.execute_many(_ADD, rows)
+
+
+async def leave(tx: Transaction, nc: NCRecord, ips: Iterable[SecondaryIP]) -> None:
+    """They are the NC's no longer, and nobody's yet."""
+    rows = [(nc.id, ip.id) for ip in ips]
+    if rows:
+        await tx.execute_many("UPDATE ips SET leaving = 1 WHERE nc = $1 AND id = $2", rows)
+
+
+async def stay(tx: Transaction, nc: NCRecord, ips: Iterable[SecondaryIP]) -> None:
+    """They are the NC's, also if they were leaving."""
+    rows = [(nc.id, ip.id) for ip in ips]
+    if rows:
+        statement = "UPDATE ips SET leaving = 0 WHERE nc = $1 AND id = $2 AND leaving = 1"
+        await tx.execute_many(statement, rows)
 
 
 async def remove(tx: Transaction, nc: NCRecord, ips: Iterable[SecondaryIP]) -> None:
@@ -84,8 +108,40 @@ async def remove_conflicts(tx: Transaction, nc: NCRecord, ips: Iterable[Secondar
         await tx.execute_many(statement, rows)
 
 
+async def bequeath(tx: Transaction, subnet_id: str, addresses: Sequence[str]) -> set[str]:
+    """Give addresses that their owner left to the NCs that show them too; those that were given."""
+    heirs: dict[str, tuple[str, str]] = {}  # address -> NC and id
+    for nc, ip_id, address in await _claimants(tx, subnet_id, addresses):
+        if address not in heirs and (nc, ip_id) not in heirs.values():
+            heirs[address] = (nc, ip_id)
+    if heirs:
+        await tx.execute_many(_ADD, [(subnet_id, address, *heir) for address, heir in heirs.items()])
+        statement = "DELETE FROM conflicts WHERE nc = $1 AND id = $2 AND address = $3"
+        await tx.execute_many(statement, [(*heir, address) for address, heir in heirs.items()])
+    return set(heirs)
+
+
+async def _claimants(tx: Transaction, subnet_id: str, addresses: Sequence[str]) -> list[Row]:
+    """NC, id and address of each conflict about these, in one order whatever the database."""
+    found: list[Row] = []
+    for part in _chunks(addresses):
+        statement = f"""SELECT conflicts.nc, conflicts.id, conflicts.address FROM conflicts
+                        JOIN ncs ON ncs.id = conflicts.nc
+                        LEFT JOIN ips ON ips.nc = conflicts.nc AND ips.id = conflicts.id
+                        WHERE conflicts.address IN ({numbered(2, len(part))})
+                        AND ncs.subnet = $1 AND ips.id IS NULL"""
+        found += await tx.fetch(statement, subnet_id, *part)
+    return sorted(found, key=tuple)
+
+
 async def owned(tx: Transaction, nc_id: str) -> list[SecondaryIP]:
+    """Also what is leaving, and the primary, with an empty id."""
     rows = await tx.fetch("SELECT id, address FROM ips WHERE nc = $1", nc_id)
+    return [SecondaryIP(*row) for row in rows]
+
+
+async def leaving(tx: Transaction, nc_id: str) -> list[SecondaryIP]:
+    rows = await tx.fetch("SELECT id, address FROM ips WHERE nc = $1 AND leaving = 1", nc_id)
     return [SecondaryIP(*row) for row in rows]
 
 
@@ -119,25 +175,28 @@ async def shown(tx: Transaction, where: str, *values: object) -> list[NC]:
     """NCs with all that they have, sorted by node and id; `where` is a condition on `ncs`."""
     rows = await tx.fetch(f"{_NCS} WHERE {where}", *values)
     held: Held = {}
-    for table in ("ips", "conflicts"):
-        statement = (
-            f"SELECT {table}.nc, {table}.id, {table}.address FROM {table} JOIN ncs ON ncs.id = {table}.nc"
-        )
-        for nc, ip_id, address in await tx.fetch(f"{statement} WHERE {where}", *values):
+    going: Held = {}
+    for table, leaves in (("ips", "ips.leaving"), ("conflicts", "0")):
+        statement = f"""SELECT {table}.nc, {table}.id, {table}.address, {leaves} FROM {table}
+                        JOIN ncs ON ncs.id = {table}.nc"""
+        for nc, ip_id, address, left in await tx.fetch(f"{statement} WHERE {where}", *values):
             if ip_id:
-                held.setdefault(nc, []).append(SecondaryIP(ip_id, address))
-    return sorted((_nc(row, held) for row in rows), key=lambda nc: (nc.node, nc.id))
+                (going if left else held).setdefault(nc, []).append(SecondaryIP(ip_id, address))
+    return sorted((_nc(row, held, going) for row in rows), key=lambda nc: (nc.node, nc.id))
+
+
+_ADD = "INSERT INTO ips (subnet, address, nc, id, leaving) VALUES ($1, $2, $3, $4, 0)"
 
 
 _NCS = """SELECT ncs.id, ncs.cluster, ncs.node, ncs.primary_address, ncs.version, ncs.target,
-          subnets.id, subnets.network, subnets.name, subnets.family, subnets.cidr, subnets.gateway,
-          subnets.exclude, subnets.declared, subnets.reserved, subnets.barred, subnets.next_address,
-          subnets.next_turn FROM ncs JOIN subnets ON subnets.id = ncs.subnet"""
+          ncs.shown_as, subnets.id, subnets.network, subnets.name, subnets.family, subnets.cidr,
+          subnets.gateway, subnets.exclude, subnets.declared, subnets.reserved, subnets.barred,
+          subnets.next_address, subnets.next_turn FROM ncs JOIN subnets ON subnets.id = ncs.subnet"""
 
 
-def _nc(row: Row, held: Held) -> NC:
-    nc_id, cluster, node, primary, version, target = row[:6]
-    subnet = subnet_from_row(row[6:])
+def _nc(row: Row, held: Held, going: Held) -> NC:
+    nc_id, cluster, node, primary, version, target, shown_as = row[:7]
+    subnet = subnet_from_row(row[7:])
     secondary = tuple(sorted(held.get(nc_id, ()), key=_place))
     space = layout_of(subnet.cidr, subnet.gateway, subnet.exclude).space
     return NC(
@@ -152,6 +211,8 @@ def _nc(row: Row, held: Held) -> NC:
         waiting=max(0, target - len(secondary)),
         gateway=space.gateway,
         cidr=space.cidr,
+        leaving=tuple(sorted(going.get(nc_id, ()), key=_place)),
+        shown_as=shown_as,
     )
 
 

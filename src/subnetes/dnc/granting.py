@@ -1,6 +1,6 @@
-"""NCs made, their IPs freed and granted, NCs deleted: the work of one transaction each."""
+"""NCs made, their IPs granted, taken out and freed, NCs deleted: the work of one transaction each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from subnetes.dnc import containers, records
 from subnetes.dnc.containers import NCRecord
@@ -21,6 +21,23 @@ async def shown(tx: Transaction, cluster: str, nc_id: str) -> NC:
 
 def unknown(cluster: str, nc_id: str) -> NCUnknown:
     return NCUnknown(f"cluster {cluster} has no network container {nc_id}")
+
+
+async def free(tx: Transaction, nc: NCRecord, record: SubnetRecord, ips: Sequence[SecondaryIP]) -> int:
+    """How many others may have now: what another NC shows too, a conflict so far, is that one's now."""
+    await containers.remove(tx, nc, ips)
+    inherited = await containers.bequeath(tx, record.id, [ip.address for ip in ips])
+    left = [ip.address for ip in ips if ip.address not in inherited]
+    await Pages(tx, record).free(left)
+    return len(left)
+
+
+async def remove(tx: Transaction, nc: NCRecord, record: SubnetRecord) -> int:
+    """The NC and all that it has."""
+    await tx.execute("DELETE FROM conflicts WHERE nc = $1", nc.id)
+    freed = await free(tx, nc, record, await containers.owned(tx, nc.id))
+    await tx.execute("DELETE FROM ncs WHERE id = $1", nc.id)
+    return freed
 
 
 class Granting:
@@ -58,25 +75,33 @@ class Granting:
                 f"network container {nc_id}: resourceVersion {fence.resource_version} is older than"
                 f" {nc.fence_version}, which was used before; read the NodeNetworkConfig again"
             )
-        gone, freed, kept = await self._release(nc, record, released)
-        refused = await containers.known_ids(self._tx, sorted(released - gone))
+        own, gone, kept = await self._release(nc, released)
+        refused = await containers.known_ids(self._tx, sorted(released - own))
         granted = await self._grant(nc, record, target - kept)
         await self._tx.execute(_UPDATE, nc.id, target, int(bool(gone or granted)), *_fenced(fence))
         await records.count(self._tx, record)
-        return SetResult(await shown(self._tx, cluster, nc_id), freed, tuple(sorted(refused)))
+        return SetResult(await shown(self._tx, cluster, nc_id), tuple(sorted(refused)))
+
+    async def confirm(self, cluster: str, nc_id: str, ids: set[str]) -> int:
+        held = await self._hold(cluster, nc_id)
+        if held is None:
+            return 0
+        nc, record = held
+        leaving = await containers.leaving(self._tx, nc.id)
+        freed = await free(self._tx, nc, record, [ip for ip in leaving if ip.id in ids])
+        await records.count(self._tx, record)
+        return freed
 
     async def delete_nc(self, cluster: str, nc_id: str) -> int:
         held = await self._hold(cluster, nc_id)
         if held is None:
             return 0
         nc, record = held
-        ips = await containers.owned(self._tx, nc.id)
-        await self._free(nc, record, ips)
-        await self._tx.execute("DELETE FROM ncs WHERE id = $1", nc.id)
+        freed = await remove(self._tx, nc, record)
         await records.count(self._tx, record)
         if not record.declared and not await self._in_use(record):
             await records.delete(self._tx, record)
-        return len(ips)
+        return freed
 
     async def _hold(self, cluster: str, nc_id: str) -> tuple[NCRecord, SubnetRecord] | None:
         """The NC and its subnet's row. An NC's subnet never changes, so it can be read before it is held."""
@@ -94,25 +119,21 @@ class Granting:
         await containers.add(self._tx, nc, [SecondaryIP("", primary)])
         return nc.id
 
-    async def _release(
-        self, nc: NCRecord, record: SubnetRecord, released: set[str]
-    ) -> tuple[set[str], int, int]:
-        """The ids that are gone, how many addresses became free, and how many IPs the NC keeps.
+    async def _release(self, nc: NCRecord, released: set[str]) -> tuple[set[str], set[str], int]:
+        """The NC's own among the released ids, those of them that just went, and how many IPs it keeps.
 
-        The empty id is the primary's, which no list of released ones can mean.
+        What it owns is leaving now: its NNC still shows it. A conflict is another's address, and so gone.
         """
-        mine = [ip for ip in await containers.owned(self._tx, nc.id) if ip.id]
+        leaving = await containers.leaving(self._tx, nc.id)
+        mine = [ip for ip in await containers.owned(self._tx, nc.id) if ip.id and ip not in leaving]
         disputed = [ip for ip in await containers.conflicting(self._tx, nc.id) if ip.id]
-        freed = [ip for ip in mine if ip.id in released]
+        going = [ip for ip in mine if ip.id in released]
         dropped = [ip for ip in disputed if ip.id in released]
-        await self._free(nc, record, freed)
+        await containers.leave(self._tx, nc, going)
         await containers.remove_conflicts(self._tx, nc, dropped)
-        gone = {ip.id for ip in (*freed, *dropped)}
-        return gone, len(freed), len(mine) + len(disputed) - len(freed) - len(dropped)
-
-    async def _free(self, nc: NCRecord, record: SubnetRecord, ips: list[SecondaryIP]) -> None:
-        await containers.remove(self._tx, nc, ips)
-        await Pages(self._tx, record).free(ip.address for ip in ips)
+        gone = {ip.id for ip in (*going, *dropped)}
+        own = gone | {ip.id for ip in leaving}
+        return own, gone, len(mine) + len(disputed) - len(going) - len(dropped)
 
     async def _grant(self, nc: NCRecord, record: SubnetRecord, wants: int) -> int:
         who = Asking(nc.cluster, nc.node, nc.id)

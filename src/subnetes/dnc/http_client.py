@@ -66,6 +66,11 @@ class HttpAllocator:
         answer: SetResult = await self._call("setSecondary", {"cluster": cluster, "nc": nc_id}, body)
         return answer
 
+    async def confirm(self, cluster: str, nc_id: str, ids: Sequence[str]) -> int:
+        body = routes.ConfirmedBody(tuple(ids))
+        answer: Freed = await self._call("confirm", {"cluster": cluster, "nc": nc_id}, body)
+        return answer.freed
+
     async def release_wait(self, cluster: str, node: str, subnet: SubnetKey) -> None:
         await self._call("releaseWait", {"cluster": cluster, "node": node, **_subnet(subnet)})
 

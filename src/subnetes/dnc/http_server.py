@@ -115,6 +115,10 @@ class _Served:
         asked = (_id(request, "cluster"), _id(request, "nc"), body.fence, body.target, body.released)
         return await self._allocator.set_secondary(*asked)
 
+    async def confirm(self, request: web.Request) -> Freed:
+        body = await _body(request, routes.ConfirmedBody)
+        return Freed(await self._allocator.confirm(_id(request, "cluster"), _id(request, "nc"), body.ids))
+
     async def adopt(self, request: web.Request) -> Any:
         body = await _body(request, routes.AdoptionBody)
         return await self._allocator.adopt(_id(request, "cluster"), body.ncs)

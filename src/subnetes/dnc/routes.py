@@ -39,6 +39,11 @@ class SecondaryBody:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmedBody:
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AdoptionBody:
     ncs: tuple[AdoptedNC, ...]
 
@@ -118,10 +123,18 @@ ROUTES: dict[str, Route] = {
             "setSecondary",
             "PUT",
             _NCS + "/{nc}/secondary",
-            "Free what is released, then grant up to the target",
+            "Take out what is released, then grant up to the target",
             SetResult,
             body=SecondaryBody,
             errors=("NCUnknown", "StaleReading"),
+        ),
+        Route(
+            "confirm",
+            "POST",
+            _NCS + "/{nc}/confirmed",
+            "Free what is leaving a network container and is shown by its node's status no longer",
+            Freed,
+            body=ConfirmedBody,
         ),
         Route(
             "adopt",

@@ -73,10 +73,14 @@ class SqlAllocator:
         _check_names(cluster=cluster, nc=nc_id)
         check_fence(fence)
         check_target(target)
-        ids = {each for each in released if each and each.isprintable()}
+        ids = _usable(released)
         return await self._run(
             lambda tx: self._granting(tx).set_secondary(cluster, nc_id, fence, target, ids)
         )
+
+    async def confirm(self, cluster: str, nc_id: str, ids: Sequence[str]) -> int:
+        _check_names(cluster=cluster, nc=nc_id)
+        return await self._run(lambda tx: self._granting(tx).confirm(cluster, nc_id, _usable(ids)))
 
     async def release_wait(self, cluster: str, node: str, subnet: SubnetKey) -> None:
         _check_names(cluster=cluster, node=node)
@@ -132,6 +136,11 @@ class SqlAllocator:
 
     async def _run(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         return await self._database.transaction(work)
+
+
+def _usable(ids: Sequence[str]) -> set[str]:
+    """Those that may be ids; the empty one is the primary's, which nobody can release."""
+    return {each for each in ids if each and each.isprintable()}
 
 
 def _check_names(**names: str) -> None:

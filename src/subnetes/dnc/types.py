@@ -71,6 +71,8 @@ class NC:
     waiting: int  # how many of them it still has to get
     gateway: str
     cidr: str
+    leaving: tuple[SecondaryIP, ...] = ()  # released: nobody's, until it is confirmed that nobody shows them
+    shown_as: str = ""  # not empty: its NNC shows this id, which is another NC's; it only keeps the addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,6 @@ class Fence:
 @dataclass(frozen=True, slots=True)
 class SetResult:
     nc: NC
-    freed: int  # addresses that others may have now
     refused: tuple[str, ...]  # ids of other NCs among the released ones: nothing happened to them
 
 

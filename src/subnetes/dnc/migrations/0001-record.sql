@@ -42,7 +42,8 @@ CREATE TABLE ncs (
     version BIGINT NOT NULL,
     target BIGINT NOT NULL,
     fence_uid TEXT NOT NULL,
-    fence_version BIGINT NOT NULL
+    fence_version BIGINT NOT NULL,
+    shown_as TEXT NOT NULL             -- the id in its NNC, if that was another NC's already; else empty
 );
 CREATE INDEX ncs_by_node ON ncs (cluster, node);
 CREATE INDEX ncs_by_subnet ON ncs (subnet, cluster, node);
@@ -53,6 +54,7 @@ CREATE TABLE ips (
     address TEXT NOT NULL,
     nc TEXT NOT NULL REFERENCES ncs (id),
     id TEXT NOT NULL,
+    leaving SMALLINT NOT NULL,         -- 1: released, and held until the NNC shows it no longer
     PRIMARY KEY (subnet, address),
     UNIQUE (nc, id)
 );
@@ -66,6 +68,7 @@ CREATE TABLE conflicts (
     PRIMARY KEY (nc, id, address)
 );
 CREATE INDEX conflicts_by_id ON conflicts (id);
+CREATE INDEX conflicts_by_address ON conflicts (address);
 
 -- Who waits for IPs of a subnet. Served in the order: primaries first, then by turn.
 CREATE TABLE waits (
