@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from subnetes.api.core import Event
+from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.cns.errors import JournalError, NoAddress, NotReady
 from subnetes.ipam.pool import State
-from tests.cns.world import NC, Grantor, api, make_pods, make_subnet, running, sandbox, set_subnet
+from tests.cns.world import NC, NODE, Grantor, api, make_pods, make_subnet, running, sandbox, set_subnet
 from tests.harness.clients import eventually
 
 
@@ -103,6 +104,30 @@ async def test_a_restarted_agent_answers_the_same_and_serves_without_an_api_serv
         (other,) = await agent.ipam.add(sandbox("b"))
     assert again == first
     assert other.address != first.address
+
+
+async def test_a_restarted_agent_that_finds_no_nnc_hands_out_nothing(tmp_path: Path) -> None:
+    """The API server is there and says so: the Node was away longer than its grace, others have the IPs."""
+    async with api(tmp_path) as client:
+        await make_subnet(client)
+        grantor = Grantor(client)
+        await grantor.create_nnc()
+        async with running(client, tmp_path) as agent:
+            await grantor.meet_until(15)
+            await eventually(lambda: len(agent.ipam.pool) == 15)
+            first = await agent.ipam.add(sandbox("a"))
+        await client.delete(NodeNetworkConfig, NODE, "kube-system")
+        async with running(client, tmp_path) as agent:
+            await eventually(lambda: agent.ipam.is_open)
+            assert await agent.ipam.add(sandbox("a")) == first
+            with pytest.raises(NotReady):
+                await agent.ipam.add(sandbox("b"), wait=0.1)
+            grantor.held = {}
+            grantor.version = 1
+            await grantor.create_nnc()
+            await grantor.meet_until(15)
+            (given,) = await agent.ipam.add(sandbox("b"))
+            assert given.address in grantor.held.values()
 
 
 async def test_two_agents_do_not_share_a_journal(tmp_path: Path) -> None:

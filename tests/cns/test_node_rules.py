@@ -49,6 +49,15 @@ class Cluster:
         self.room = 40
         self.granted: set[str] = set()
         self.freed: set[str] = set()
+        self.uid = 1
+
+    def give_all_away(self) -> None:
+        """The Node was gone longer than the grace; what comes back is another NNC, which counts anew."""
+        self.freed |= self.held.keys()
+        self.held = {}
+        self.spec = {"secondaryIPs": {}, "releasedIPs": []}
+        self.generation = self.version = 1
+        self.uid += 1
 
     def patch(self, document: dict[str, Any]) -> None:
         merged = {**self.spec["secondaryIPs"], **document["spec"]["secondaryIPs"]}
@@ -88,7 +97,8 @@ class Cluster:
                 ]
             ),
         )
-        made.metadata.name, made.metadata.uid, made.metadata.generation = "node", "u", self.generation
+        made.metadata.name, made.metadata.uid = "node", f"uid-{self.uid}"
+        made.metadata.generation = self.generation
         return made
 
 
@@ -240,6 +250,16 @@ class OneNode(RuleBasedStateMachine):
         self.sandboxes.clear()
         self.start()
         assert not self.node.ipam.pool.keys
+
+    @precondition(lambda self: not self.sandboxes)
+    @rule(empty=st.booleans())
+    def gone_past_the_grace(self, empty: bool) -> None:
+        """Told that there is no NNC, or of its successor before that has anything."""
+        self.cluster.give_all_away()
+        self.old_news.clear()
+        nothing = NodeNetworkConfig()
+        nothing.metadata.uid = f"uid-{self.cluster.uid}"
+        self.node.observe_nnc(nothing if empty else None, self.now)
 
     @rule()
     def without_the_api_server(self) -> None:

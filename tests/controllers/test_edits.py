@@ -1,4 +1,4 @@
-"""A ClusterSubnet that is edited: every node hears of it, a refused edit changes nothing, a new leader knows both."""
+"""A ClusterSubnet is edited: every node hears of it, a refused edit changes nothing, an heir knows both."""
 
 from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetSpec
 from subnetes.api.meta import ObjectMeta
@@ -78,7 +78,7 @@ async def test_a_family_that_is_refused_does_not_have_its_subnet_looked_at_for_e
     await replica.settle()
     assert condition(await world.get_subnet("dual"), "Ready") == ("False", "Overlaps")
     looked_at: list[str] = []
-    replica.reconcilers.subnet._waiters._wakes = Wakes(replica.woken.append, looked_at.append)
+    replica.reconcilers.subnet._acceptance._waiters._wakes = Wakes(replica.woken.append, looked_at.append)
     assert await woken_after(replica, "dual") == []
     assert looked_at == [], "nothing changed: each look would lead to the next one"
 

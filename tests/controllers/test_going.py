@@ -1,16 +1,21 @@
 """A node goes, for good or for a while; also when the controller is down or dies on the way."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from subnetes.api import names
 from subnetes.api.core import ConfigMap, Node
 from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig
+from subnetes.controllers.process import in_memory
+from subnetes.dnc.allocator import Allocator
+from subnetes.dnc.types import SubnetKey
 from subnetes.kube.patches import MergePatch
 from tests.controllers.world import NAMESPACE, Killed, Replica, World, ids
 
 GRACE = 100.0
+PODS = SubnetKey("", "pods", 4)
 
 
 async def granted(world: World, replica: Replica, node: str = "a", count: int = 3) -> NetworkContainer:
@@ -218,3 +223,53 @@ async def test_an_nnc_deleted_by_hand_is_made_again_with_what_it_had(world: Worl
     nnc = await world.get("a")
     assert nnc.metadata.finalizers == [names.RELEASE_FINALIZER]
     assert ids(await world.nc("a")) == ids(nc)
+
+
+async def test_no_primary_is_kept_back_for_a_node_that_went_while_it_waited(world: World) -> None:
+    replica = await world.replica(GRACE)
+    await world.subnet(space="10.1.0.0/29")
+    await granted(world, replica, "a", 4)
+    await world.node("b")
+    await replica.settle()
+    await world.ask("a", 9)
+    await replica.settle()
+    assert [each.node for each in await replica.allocator.waiting(PODS)] == ["b", "a"]
+    await world.delete_node("b")
+    await replica.settle()
+    assert [each.node for each in await replica.allocator.waiting(PODS)] == ["a"]
+
+
+async def test_what_a_frozen_leader_is_about_to_free_is_not_given_back_to_the_node(world: World) -> None:
+    shared = await in_memory()
+    old = await world.replica(GRACE, allocator=shared)
+    await world.subnet()
+    nc = await granted(world, old)
+    await world.delete_node("a")
+    await old.settle()
+    world.clock.ahead = GRACE + 5
+    await old.refresh()
+    old.api.dies_after = 1
+    old.reconcilers.departures._allocator = Frozen(shared)
+    with pytest.raises(Killed):
+        await old.nnc("a")  # the status is emptied, and nothing freed yet
+    await world.node("a")
+    heir = await world.replica(GRACE, allocator=shared)
+    await heir.settle()
+    assert (await world.nc("a")).id != nc.id
+    await shared.delete_nc("local", nc.id)  # it thaws
+    reserved = {each.primary for each in await shared.ncs("local")}
+    assert {(await world.nc("a")).primary_ip} == reserved
+    await shared.close()
+
+
+class Frozen:
+    """A DNC that hears of no deletion: whoever calls is stopped right before."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._allocator, name)
+
+    async def delete_nc(self, cluster: str, nc: str) -> int:
+        raise Killed

@@ -3,8 +3,10 @@
 import pytest
 
 from subnetes.api import names
+from subnetes.api.core import Node, Pod
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.controllers.status import containers_of
+from subnetes.dnc.types import SubnetKey
 from subnetes.kube.errors import Conflict
 from subnetes.kube.patches import MergePatch
 from tests.controllers.world import NAMESPACE, Killed, World, ids
@@ -163,6 +165,25 @@ async def test_strange_requests_are_said_once_and_change_nothing(world: World) -
         assert replica.told.count(reason, "a") == 1, replica.told.events
 
 
+async def test_what_a_live_pod_has_is_not_freed_before_it_ends(world: World) -> None:
+    replica = await world.replica()
+    await world.subnet()
+    await world.node("a")
+    await replica.settle()
+    await world.ask("a", 3)
+    await replica.settle()
+    first, second, third = (await world.nc("a")).secondary_ips or []
+    await world.pod("runs", "a", first.address, "Running")
+    await world.pod("done", "a", second.address, "Succeeded")
+    await world.ask("a", 0, [first.id, second.id, third.id])
+    await replica.settle()
+    assert ids(await world.nc("a")) == [first.id]
+    assert replica.told.count("ReleaseRefused", "a") == 1
+    await world.client.delete(Pod, "runs", "default", grace_seconds=0)
+    await replica.settle()
+    assert ids(await world.nc("a")) == []
+
+
 async def test_a_write_that_lost_a_race_is_repeated_with_the_same_ips(world: World) -> None:
     replica = await world.replica()
     await world.subnet()
@@ -282,3 +303,44 @@ async def test_a_confirmation_that_was_lost_is_made_up_for_at_the_next_look(
     assert [nc.leaving for nc in await replica.allocator.ncs("local")] == [(), ()]
     await replica.nnc("b")
     assert (await world.nc("b")).secondary_ip_count == 1
+
+
+async def test_who_asks_for_less_than_it_waited_for_lets_the_next_one_have_it(world: World) -> None:
+    replica = await world.replica()
+    await world.subnet(space="10.1.0.0/28")
+    for name in "abc":
+        await world.node(name)
+    await replica.settle()
+    for name, count in (("a", 10), ("b", 8), ("c", 3)):
+        await world.ask(name, count)
+        await replica.settle()
+    await world.ask("a", 5, ids(await world.nc("a"))[:5])
+    await replica.refresh()
+    replica.woken.clear()
+    await replica.nnc("a")
+    assert replica.woken == ["b"]
+    await world.ask("b", 0)  # it needs none of them any more
+    await replica.refresh()
+    await replica.nnc("b")
+    assert replica.woken == ["b", "c"]
+    await replica.nnc("c")
+    assert (await world.nc("c")).secondary_ip_count == 3
+
+
+async def test_a_node_that_need_not_draw_from_a_full_subnet_keeps_nothing_back_there(world: World) -> None:
+    replica = await world.replica()
+    await world.subnet(space="10.1.0.0/29")
+    await world.node("a")
+    await replica.settle()
+    await world.ask("a", 4)
+    await replica.settle()
+    await world.node("b")
+    await replica.settle()
+    await world.ask("a", 9)
+    await replica.settle()
+    pods = SubnetKey("", "pods", 4)
+    assert [each.node for each in await replica.allocator.waiting(pods)] == ["b", "a"]
+    await world.client.patch(Node, "a", MergePatch({"metadata": {"labels": {"zone": "1"}}}))
+    await world.change_subnet("pods", {"nodeSelector": {"matchLabels": {"zone": "1"}}})
+    await replica.settle()
+    assert [each.node for each in await replica.allocator.waiting(pods)] == ["a"]

@@ -3,10 +3,14 @@
 import pytest
 
 from subnetes.api import names
+from subnetes.api.nodenetworkconfig import NodeNetworkConfig
+from subnetes.controllers.process import in_memory
 from subnetes.controllers.status import containers_of
 from subnetes.controllers.term import DncTrouble, NotLeading
+from subnetes.dnc.types import Fence
 from subnetes.kube.errors import Conflict
-from tests.controllers.world import Killed, World, condition, foreign, ids, planted
+from subnetes.kube.patches import MergePatch
+from tests.controllers.world import NAMESPACE, Killed, World, condition, foreign, ids, planted
 
 
 async def test_an_heir_adopts_everything_and_grants_only_what_is_free(world: World) -> None:
@@ -113,6 +117,29 @@ async def test_subnets_that_nobody_declared_are_left_alone(world: World) -> None
     assert names.DRAINING not in (nnc.metadata.annotations or {})
 
 
+async def test_a_subnet_that_is_not_accepted_yet_or_never_drains_nobody(world: World) -> None:
+    await planted(world, "a", foreign("nc-a", "10.1.0.4"))
+    await planted(world, "b", foreign("nc-b", "10.1.0.5", ("ip-1", "10.1.0.6")))
+    heir = await world.replica()
+    await heir.settle()
+    await world.subnet(gateway=["10.9.0.1"])
+    for step in (heir.refresh, heir.settle):  # before DNC is asked, and after it said no
+        await step()
+        for name in "ab":
+            await heir.nnc(name)
+        assert ((await world.nc("a")).id, ids(await world.nc("b"))) == ("nc-a", ["ip-1"])
+        assert names.DRAINING not in ((await world.get("b")).metadata.annotations or {})
+    assert condition(await world.get_subnet(), "Ready") == ("False", "Invalid")
+    status = (await world.get_subnet()).status
+    assert status is not None
+    assert status.capacity is None, "nobody draws from it"
+    await world.change_subnet("pods", {"gateway": None})
+    await heir.settle()
+    await world.ask("b", 3)
+    await heir.settle()
+    assert ((await world.nc("a")).id, len(ids(await world.nc("b")))) == ("nc-a", 3)
+
+
 async def test_a_planted_conflict_is_reported_and_never_granted(world: World) -> None:
     await world.subnet(space="10.1.0.0/24")
     await planted(world, "a", foreign("nc-a", "10.1.0.4", ("ip-1", "10.1.0.5")))
@@ -213,3 +240,28 @@ async def test_two_nncs_that_show_one_nc_id_keep_what_they_show(world: World) ->
     await replica.settle()
     await replica.settle()
     assert {nc.node for nc in await replica.allocator.ncs("local")} == {"a", "c"}
+
+
+async def test_a_record_that_is_older_than_the_api_server_does_not_fence_its_nodes_out(world: World) -> None:
+    allocator = await in_memory()
+    old = await world.replica(allocator=allocator)
+    await world.subnet()
+    await world.node("a")
+    await old.settle()
+    await world.ask("a", 3)
+    await old.settle()
+    before = await world.nc("a")
+    far_ahead = Fence("uid-of-a-cluster-before", 10**12)
+    await allocator.set_secondary("local", before.id, far_ahead, 3, ())
+    await world.client.patch(
+        NodeNetworkConfig, "a", MergePatch({"metadata": {"finalizers": None}}), NAMESPACE
+    )
+    await world.client.delete(NodeNetworkConfig, "a", NAMESPACE)
+    heir = await world.replica(allocator=allocator)
+    await heir.settle()
+    await world.ask("a", 5)
+    await heir.settle()
+    nc = await world.nc("a")
+    assert (nc.id, len(ids(nc))) == (before.id, 5)
+    assert set(ids(before)) < set(ids(nc))
+    await allocator.close()

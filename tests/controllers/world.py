@@ -16,7 +16,7 @@ from typing import Any
 
 from subnetes.api import names
 from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetSpec
-from subnetes.api.core import Node
+from subnetes.api.core import Node, Pod
 from subnetes.api.crd import crds
 from subnetes.api.meta import Object, ObjectMeta
 from subnetes.api.network import Network
@@ -212,6 +212,19 @@ class World:
             },
             resource=Node.resource,
         )
+
+    async def pod(self, name: str, node: str, address: str, phase: str) -> None:
+        await self.client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+            },
+            resource=Pod.resource,
+        )
+        status = MergePatch({"status": {"phase": phase, "podIP": address}})
+        await self.client.patch(Pod, name, status, "default", subresource="status")
 
     async def delete_node(self, name: str) -> None:
         await self.client.delete(Node, name)

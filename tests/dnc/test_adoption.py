@@ -226,3 +226,30 @@ async def test_what_a_second_nnc_shows_under_one_id_is_kept_and_not_granted(dnc:
     assert (nc.node, nc.primary, nc.secondary) == ("m", "10.0.0.4", second.secondary)
     assert {each.id for each in await dnc.ncs("c", "m")} == {"one", own.id}
     assert (await dnc.utilization(A)).free == 1
+
+
+async def test_what_was_shown_outside_is_its_ncs_once_the_subnet_has_grown(dnc: SqlAllocator) -> None:
+    await dnc.ensure_subnet(Declaration(A, "10.0.0.0/28"))
+    conflicts = await dnc.adopt("c", [shown("one", "n", "10.0.0.4", "10.0.0.20", "10.0.9.9", "none")])
+    assert {each.address for each in conflicts} == {"10.0.0.20", "10.0.9.9", "none"}
+    for _ in range(2):
+        await dnc.ensure_subnet(Declaration(A, "10.0.0.0/27"))
+        assert (await dnc.utilization(A)).reserved == 2
+    other = await dnc.ensure_nc("c", "m", A)
+    granted = (await dnc.set_secondary("c", other.id, Fence("u", 1), 50, [])).nc
+    assert len(granted.secondary) == 29 - 3
+    assert "10.0.0.20" not in {ip.address for ip in granted.secondary}
+    await dnc.set_secondary("c", "one", Fence("u", 1), 0, ["one-10.0.0.20"])
+    assert await dnc.confirm("c", "one", ["one-10.0.0.20"]) == 1
+
+
+async def test_who_takes_over_after_a_restore_is_not_behind_what_was_read_before_it(
+    dnc: SqlAllocator,
+) -> None:
+    await dnc.ensure_subnet(Declaration(A, "10.0.0.0/28"))
+    one = shown("one", "n", "10.0.0.4", "10.0.0.5")
+    await dnc.adopt("c", [one])
+    ahead = (await dnc.set_secondary("c", "one", Fence("u", 9_000), 3, [])).nc
+    assert await dnc.adopt("c", [one]) == ()
+    assert (await dnc.nc("c", "one")).secondary == ahead.secondary, "the record is ahead of what is shown"
+    assert len((await dnc.set_secondary("c", "one", Fence("u", 12), 4, [])).nc.secondary) == 4

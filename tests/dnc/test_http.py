@@ -1,5 +1,6 @@
 """DNC over HTTP: the same answers and errors as in process, tokens, TLS, the OpenAPI document."""
 
+import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator
@@ -210,6 +211,30 @@ async def get(url: str, path: str, header: str | None = f"Bearer {BLUE}") -> tup
         session.get(URL(url + path, encoded=True)) as response,
     ):
         return response.status, await response.json()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]"])
+async def test_a_service_that_hangs_or_breaks_off_is_unavailable(answer: bytes) -> None:
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        if not answer:
+            await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = HttpAllocator(f"http://127.0.0.1:{port}", BLUE, "blue", timeout=0.2 if not answer else 30.0)
+    try:
+        with pytest.raises(Unavailable, match="does not answer"):
+            await client.subnets()
+    finally:
+        done.set()
+        await client.close()
+        server.close()
+        await server.wait_closed()
 
 
 async def test_the_openapi_document_is_served_without_a_token(url: str) -> None:

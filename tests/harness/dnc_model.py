@@ -119,7 +119,7 @@ class Model:
             apart = key.network != declaration.key.network or key.family != declaration.key.family
             a, b = other.everything, new.everything
             if key != declaration.key and not apart and a[0] <= b[-1] and b[0] <= a[-1]:
-                return "SubnetInvalid"
+                return "SubnetOverlaps"
         old = self.subnets.get(declaration.key)
         if old is None:
             new.cursor = new.everything[0]
@@ -131,6 +131,9 @@ class Model:
         if lost or barred:
             return "SubnetInUse"
         old.declaration, old.declared = declaration, True
+        drawing = [nc for nc in self.ncs.values() if nc.subnet == declaration.key]
+        shown = {address for nc in drawing for _, address in nc.disputed}
+        self._pass_on(declaration.key, {each for each in shown - used if each in new.everything})
         return "ok"
 
     def withdraw(self, key: SubnetKey) -> str:
@@ -204,6 +207,8 @@ class Model:
         if key not in self.subnets:
             self.subnets[key] = ModelSubnet(Declaration(key, shown.cidr, shown.gateway), declared=False)
             self.subnets[key].cursor = self.subnets[key].everything[0]
+        if known is not None:
+            known.reading = 0
         if known is not None and known.version > shown.version:
             return set()
         if known is None:

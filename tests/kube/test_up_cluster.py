@@ -96,8 +96,8 @@ def test_with_fewer_nodes_the_others_are_taken_away(tmp_path: Path) -> None:
         assert {pod["spec"]["nodeName"] for pod in items(kubeconfig, PODS)} == {"node-1"}
 
 
-def test_a_demo_on_a_cluster_without_simulated_nodes_says_so() -> None:
-    with up("--ephemeral", "--nodes=0") as (_, kubeconfig):
+def test_a_demo_on_a_cluster_without_simulated_nodes_says_so(tmp_path: Path) -> None:
+    with up(f"--data-dir={tmp_path / 'data'}", "--nodes=0") as (_, kubeconfig):
         done = subnetes(kubeconfig, "demo", "burst")
         assert done.returncode == 1
         assert done.stderr == (

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from subnetes.cns import endpoint
+from subnetes.cns.errors import JournalError
 from subnetes.cns.invocation import MOST_REQUEST
 from subnetes.cns.ipam import Ipam
+from subnetes.cns.journal import Journal
 from subnetes.cns.queue import folder_of
 from tests.cni import pools
 from tests.cni.requests import config, environment, parsed, request
@@ -191,6 +193,25 @@ class TestQueuedDels:
             assert ipam.pool.keys == {("c1", "eth0")}
             _queue(path, environment("DEL", "c7"))
             assert (await ask(path, request(ADD, config())))[1] == after
+
+    async def test_while_one_cannot_be_done_no_add_is_answered(
+        self, ipam: Ipam, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Done after it, the DEL would take the IP of the sandbox that was just told it has it."""
+        async with endpoint.serve(ipam, path):
+            await ask(path, request(ADD, config()))
+            _queue(path, DEL)
+
+            def full(*_: object) -> None:
+                raise JournalError("no space left on the device")
+
+            monkeypatch.setattr(Journal, "append", full)
+            code, problem = await ask(path, request(ADD, config()))
+            assert (code, problem["code"]) == (1, 5)
+            assert "no space left" in problem["details"]
+            monkeypatch.undo()
+            assert (await ask(path, request(ADD, config())))[0] == 0
+            assert ipam.pool.keys == {("c1", "eth0")}
 
     async def test_they_are_done_though_nobody_asks(
         self, ipam: Ipam, path: Path, monkeypatch: pytest.MonkeyPatch

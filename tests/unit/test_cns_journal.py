@@ -212,7 +212,8 @@ def test_a_full_disk_does_not_keep_an_agent_from_starting(
 def test_a_journal_whose_file_was_removed_is_closed(tmp_path: Path) -> None:
     made = started(tmp_path)
     made.path.unlink()
-    assert made.is_closed
+    was_closed = made.is_closed
+    assert was_closed
     made.compact(prefixes()[-1], (NC,))
     assert read(made.path).pool == prefixes()[-1]
     assert not made.is_closed

@@ -204,11 +204,12 @@ def test_a_lower_version_in_another_nnc_is_no_old_reading() -> None:
     assert [nc.version for nc in outcome.containers] == [1]
 
 
-def test_an_id_that_stands_twice_in_the_status_counts_once() -> None:
+def test_an_id_that_stands_twice_in_the_status_counts_once_and_no_address_is_none() -> None:
     seen = nnc(container(a="10.0.0.10"))
     assert seen.status is not None
     assert seen.status.network_containers is not None
     (found,) = seen.status.network_containers
-    found.secondary_ips = [SecondaryIP(id="a", address=f"10.0.0.{i}") for i in (10, 11)]
+    twice = [SecondaryIP(id="a", address=f"10.0.0.{i}") for i in (10, 11)]
+    found.secondary_ips = [*twice, SecondaryIP(id="b", address="")]
     outcome = reconcile(Pool(), (), seen, 1.0)
     assert [ip.address for ip in after(Pool(), outcome)] == ["10.0.0.10"]

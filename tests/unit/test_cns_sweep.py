@@ -102,14 +102,22 @@ async def test_absence_starts_over_when_the_pod_or_its_sandbox_is_seen_or_nobody
         assert await sweeping.run([holder], 610) == [holder]
 
 
+async def test_an_api_server_that_does_not_answer_is_asked_once_a_sweep() -> None:
+    """Each question may take half a minute, and what namespaces prove must not wait for all of them."""
+    api = Api()
+    api.answer = None
+    await sweep(Runtime(), api).run([Holder(f"c{i}", "eth0", pod_name="a") for i in range(9)], 0)
+    assert api.asked == 1
+
+
 async def test_a_sandbox_that_lives_is_no_question_for_the_api_server() -> None:
     api = Api()
-    await sweep(Runtime("c1"), api).run([Holder("c1", "eth0")], 0)
+    await sweep(Runtime("c1"), api).run([Holder("c1", "eth0", pod_name="a")], 0)
     assert api.asked == 0
 
 
 async def test_without_a_runtime_to_ask_nothing_is_lost() -> None:
-    sweeping, holder = sweep(), Holder("c1", "eth0")
+    sweeping, holder = sweep(), Holder("c1", "eth0", pod_name="a")
     for now in range(0, 2000, 100):
         assert await sweeping.run([holder], float(now)) == []
 

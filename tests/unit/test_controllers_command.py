@@ -21,6 +21,16 @@ def test_a_lease_is_kept_by_fractions_of_its_duration() -> None:
     )
 
 
+@pytest.mark.parametrize("grace", ["-1", "nan", "inf", "soon"])
+def test_a_grace_that_would_free_at_once_or_never_is_refused(
+    grace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options("--node-grace", grace)
+    assert "no number of seconds" in capsys.readouterr().err
+    assert options("--node-grace", "0.5").node_grace == 0.5
+
+
 def test_the_allocator_is_where_it_is_said_to_be() -> None:
     assert controller.allocator_of(options()) is in_memory
     assert controller.allocator_of(options("--dnc", "sqlite:/tmp/x")) is not in_memory

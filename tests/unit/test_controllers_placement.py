@@ -109,7 +109,7 @@ def test_each_family_is_a_subnet_of_its_own_with_its_own_gateway_and_excludes() 
 
 @pytest.mark.parametrize(
     ("stated", "maximum"),
-    [("30", 30), (" 7 ", 7), ("0", 0), ("-1", 250), ("many", 250), ("", 250), ("²", 250)],
+    [("30", 30), (" 7 ", 7), ("0", 0), ("-1", 250), ("many", 250), ("", 250), ("²", 250), ("9" * 5000, 250)],
 )
 def test_a_nodes_maximum_is_its_annotation_if_that_is_a_number(stated: str, maximum: int) -> None:
     assert maximum_of(node({names.MAX_IPS: stated})) == maximum

@@ -7,7 +7,7 @@ import msgspec
 from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetSpec, ClusterSubnetStatus, Scaler
 from subnetes.api.core import Node, NodeAddress, NodeCondition, NodeStatusView
 from subnetes.api.meta import ObjectMeta, ObjectMetaView
-from subnetes.api.network import Network, NetworkConf, NetworkSpec, VLANConf
+from subnetes.api.network import Network, NetworkConf, NetworkSpec, NetworkStatus, VLANConf
 from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig, NodeNetworkConfigStatus
 from subnetes.api.selector import LabelSelector
 from subnetes.controllers.projection import Projection
@@ -110,3 +110,5 @@ def test_a_network_concerns_the_nodes_of_the_subnet_that_it_names() -> None:
     cluster.routes.network_changed(other, named)
     assert cluster.heard() == [("nnc", "a")]
     assert cluster.stores.subnets.get(Key(NS, "pods")) is not None
+    cluster.routes.network_changed(named, msgspec.structs.replace(named, status=NetworkStatus()))
+    assert cluster.heard() == [], "its status changes whenever a node comes or goes"

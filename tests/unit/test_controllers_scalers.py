@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from subnetes.api import names
 from subnetes.api.clustersubnet import (
     ClusterSubnet,
     ClusterSubnetSpec,
@@ -36,6 +37,8 @@ def test_the_commonest_scaler_is_imported_and_on_a_tie_the_larger_batch() -> Non
         return scalers.annotation(Scaler(batch=batch, buffer=percent / 100), 250)
 
     garbage = ["", "{", "[]", '{"batchSize":"x"}', '{"batchSize":0,"requestThresholdPercent":50}']
+    garbage += 3 * ['{"batchSize":251,"requestThresholdPercent":50}']
+    garbage += 3 * ['{"batchSize":16,"requestThresholdPercent":1001}']
     assert scalers.commonest([text(8, 50), text(8, 50), text(32, 50), *garbage]) == Scaler(
         batch=8, buffer=0.5
     )
@@ -48,6 +51,27 @@ def test_what_is_annotated_is_imported_as_it_was(batch: int, percent: int) -> No
     values = Scaler(batch=batch, buffer=percent / 100)
     assert scalers.commonest([scalers.annotation(values, 250)]) == values
     assert scalers.from_text(scalers.to_text(values)) == values
+
+
+def test_what_a_node_asks_for_above_its_maximum_does_not_keep_a_subnet_exhausted() -> None:
+    def asking(count: int, annotations: dict[str, str] | None = None) -> NodeNetworkConfig:
+        containers = [NetworkContainer(id=each, subnet_name="pods", primary_ip="10.0.0.4") for each in "xy"]
+        return NodeNetworkConfig(
+            metadata=ObjectMeta(name="a", namespace="kube-system", annotations=annotations),
+            spec=NodeNetworkConfigSpec(secondary_ips={"x": count, "y": count}),
+            status=NodeNetworkConfigStatus(network_containers=containers),
+        )
+
+    def projected(nnc: NodeNetworkConfig) -> int:
+        projection = Projection()
+        projection.changed(None, nnc)
+        return projection.of("pods", 4, DEFAULT)
+
+    thirty = {names.SCALER: scalers.annotation(Scaler(batch=16, buffer=0.5), 30)}
+    assert projected(asking(10)) == 2 * contribution(DEFAULT, 10)
+    assert projected(asking(10**9)) == contribution(DEFAULT, 250) + contribution(DEFAULT, 0)
+    assert projected(asking(20, thirty)) == contribution(DEFAULT, 20) + contribution(DEFAULT, 10)
+    assert projected(asking(10**9, {names.SCALER: "{"})) == projected(asking(10**9))
 
 
 def test_what_depends_on_state_is_refused_with_the_limit() -> None:

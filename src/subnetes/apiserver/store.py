@@ -59,6 +59,9 @@ class Expired(Refused):
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
+_CACHE_KIB = 32 << 10  # SQLite's own 2 MB do not hold the inner pages of a large cluster's tables
+
+
 class Busy(Exception):
     """What the folder is."""
 
@@ -100,6 +103,7 @@ class Store:
         self._db = sqlite3.connect(_file(folder) if folder else ":memory:", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         self._db.executescript(SCHEMA)
         self.compacted: int = self._db.execute("SELECT rv FROM compaction").fetchone()[0]
         newest: int = self._db.execute("SELECT coalesce(max(rv), 0) FROM log").fetchone()[0]

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import math
 import os
 import socket
 import sys
@@ -44,7 +45,7 @@ def add_to(commands: Any) -> None:
     command.add_argument("--namespace", default="kube-system", help="of NNCs, ClusterSubnets and the lease")
     command.add_argument(
         "--node-grace",
-        type=float,
+        type=_seconds,
         default=120.0,
         help="seconds that a lost node keeps its IPs; default: 120",
     )
@@ -54,6 +55,17 @@ def add_to(commands: Any) -> None:
     command.add_argument("--listen", help="HOST:PORT for health, metrics and /debug; default: nowhere")
     command.add_argument("--verbose", action="store_true", help="say more in the log")
     command.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    """argparse shows the text of its own error only."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 on")
+    return value
 
 
 def run(options: argparse.Namespace) -> int:

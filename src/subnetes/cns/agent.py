@@ -91,11 +91,14 @@ class Agent:
         self.config = config
         self.registry = registry if registry is not None else CollectorRegistry()
         self._client = client
-        self._lock = _only_user(config.state)
         namespaces = namespaces or HostNamespaces()
-        self.ipam = Ipam(
-            Journal(config.state / JOURNAL, config.boot_id), wait=config.wait, namespaces=namespaces
-        )
+        self._lock = _only_user(config.state)
+        try:
+            journal = Journal(config.state / JOURNAL, config.boot_id)
+            self.ipam = Ipam(journal, wait=config.wait, namespaces=namespaces)
+        except BaseException:
+            os.close(self._lock)
+            raise
         self.node = Node(self.ipam, config.timing)
         self.metrics = Metrics(self.registry)
         self._latency = Latency(self.node, self.metrics)
@@ -250,8 +253,6 @@ class Agent:
 
     async def _pod_exists(self, holder: Holder) -> bool | None:
         """By the quorum, not by the informer. A pod of the same name with another uid is another pod."""
-        if not holder.pod_name or not holder.pod_namespace:
-            return None
         try:
             pod = await self._client.get(Pod, holder.pod_name, holder.pod_namespace)
         except NotFound:

@@ -242,7 +242,7 @@ class _Connection:
         self._request += data
         announced = int.from_bytes(self._request[:4], "big") if len(self._request) >= 4 else 0
         if len(self._request) > cni.MOST_REQUEST or announced > cni.MOST_ENVIRONMENT:
-            self.refuse(Failure(cni.NOT_DECODED, "this is no request of the CNI plugin"))
+            self.refuse(cni.no_request())
 
     async def _answer(self) -> None:
         request = bytes(self._request)

@@ -42,6 +42,12 @@ class Failure(Exception):
         self.code, self.message, self.details = code, message, details
 
 
+def no_request() -> Failure:
+    """What was sent cannot have come from the plugin's executable."""
+    why = "only subnetes-ipam speaks on the agent's socket: see which other program uses it"
+    return Failure(NOT_DECODED, "this is no request of the CNI plugin", why)
+
+
 class Route(msgspec.Struct, omit_defaults=True):
     dst: str
     gw: str = ""
@@ -99,7 +105,7 @@ def variables(request: bytes) -> tuple[dict[str, str], bytes]:
     """The environment of a request, and what follows it."""
     length = int.from_bytes(request[:4], "big")
     if len(request) < 4 + length or length > MOST_ENVIRONMENT or (length and request[3 + length]):
-        raise Failure(NOT_DECODED, "this is no request of the CNI plugin", "only subnetes-ipam speaks here")
+        raise no_request()
     found: dict[str, str] = {}
     try:
         for pair in request[4 : 3 + length].decode().split("\0"):

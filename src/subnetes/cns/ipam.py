@@ -368,8 +368,9 @@ class Ipam:
             and other.container_id != holder.container_id
             and (other.container_id.startswith(reconciliation.LOST) or is_gone(other, self._namespaces))
         }
-        self.counts.stale += len(stale)
-        self._release(stale)
+        if stale:
+            self._release(stale)
+            self.counts.stale += len(stale)
 
     def _starved(self, waiter: Waiter) -> CnsError:
         try:

@@ -159,7 +159,8 @@ class _Work:
         released: dict[str, str] = {}
         ids: set[str] = set()
         for ip in nc.secondary_ips or ():
-            if ip.id and ip.id not in self.pool and ip.id not in ids and self._is_free(ip, here):
+            known = not ip.id or ip.id in self.pool or ip.id in ids
+            if ip.address and not known and self._is_free(ip, here):
                 ids.add(ip.id)
                 (released if ip.id in self.listed else usable).setdefault(ip.address, ip.id)
         if usable:

@@ -93,7 +93,7 @@ class Sweep:
         missing = {holder for holder in holders if self._is_missing(holder)}
         lost = missing & self._missing
         self._missing = missing - lost
-        unseen = [holder for holder in holders if not holder.netns or not holder.netns_inode]
+        unseen = [each for each in holders if each.pod_name and not (each.netns and each.netns_inode)]
         lost |= await self._absent(unseen, now)
         return sorted(lost, key=lambda holder: holder.key)
 
@@ -101,10 +101,17 @@ class Sweep:
         return is_gone(holder, self._namespaces) and self._sandboxes.lives(holder) is not True
 
     async def _absent(self, holders: list[Holder], now: float) -> set[Holder]:
-        """The runtime is asked first: it costs no request, and what lives is no question for the API."""
+        """The runtime is asked first: it costs no request, and what lives is no question for the API.
+
+        An API server that does not answer is not asked for each of them.
+        """
         since = {}
         for holder in holders:
-            if self._sandboxes.lives(holder) is False and await self._pod_exists(holder) is False:
+            exists = await self._pod_exists(holder) if self._sandboxes.lives(holder) is False else True
+            if exists is None:
+                self._absent_since = {}
+                return set()
+            if not exists:
                 since[holder] = self._absent_since.get(holder, now)
         lost = {holder for holder, first in since.items() if now - first >= ABSENT_FOR}
         self._absent_since = {holder: first for holder, first in since.items() if holder not in lost}

@@ -1,12 +1,12 @@
 """ClusterSubnetController: declares subnets to DNC, and says in their status what every agent must know.
 
-read (spec, DNC's figures, what nodes ask for) → decide (subnet_status.py, scalers.py, ipam/exhaustion.py)
-→ one status write. Exhaustion, the scaler and conditions are written at once; figures, and figures in a
-condition's text, at most every 30 s, for every agent watches this object. What the user got wrong is a
-condition and an event, no more.
+read (spec, what DNC says of it, what nodes ask for) → decide (acceptance.py, subnet_status.py, scalers.py,
+ipam/exhaustion.py) → one status write. Exhaustion, the scaler and conditions are written at once; figures,
+and figures in a condition's text, at most every 30 s, for every agent watches this object. What the user got
+wrong is a condition and an event, no more.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -15,16 +15,16 @@ from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetStatus
 from subnetes.api.meta import Condition
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.controllers import declarations, scalers, subnet_status
+from subnetes.controllers.acceptance import Acceptance
 from subnetes.controllers.adoption import Adoption, standing
 from subnetes.controllers.memory import Said
 from subnetes.controllers.projection import Projection
 from subnetes.controllers.status import containers_of
-from subnetes.controllers.subnet_status import Level, Verdict
+from subnetes.controllers.subnet_status import Verdict
 from subnetes.controllers.term import Api, Events, Stores, Term, Wakes, as_trouble
 from subnetes.controllers.waiters import Waiters
 from subnetes.dnc.allocator import Allocator
-from subnetes.dnc.errors import DncError, SubnetInUse, SubnetUnknown
-from subnetes.dnc.types import Declaration, SubnetKey
+from subnetes.dnc.errors import DncError
 from subnetes.kube.controller import Result
 from subnetes.kube.errors import NotFound
 from subnetes.kube.key import Key
@@ -51,16 +51,12 @@ class ClusterSubnetReconciler:
     def __init__(self, term: Term, parts: Parts) -> None:
         self._term = term
         self._api = parts.api
-        self._allocator = parts.allocator
         self._stores = parts.stores
         self._events = parts.events
-        self._waiters = parts.waiters
         self._adoption = parts.adoption
         self._projection = parts.projection
-        self._wakes = parts.wakes
+        self._acceptance = Acceptance(term, parts.allocator, parts.stores, parts.waiters, parts.wakes)
         self._counted_at: dict[Key, float] = {}
-        self._accepted: dict[Key, tuple[str, int]] = {}  # uid and generation that DNC has
-        self._declared: dict[SubnetKey, Declaration] = {}  # what DNC has of each family
         self._said = Said()
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -78,10 +74,8 @@ class ClusterSubnetReconciler:
 
     def _forget(self, key: Key) -> None:
         self._counted_at.pop(key, None)
-        self._accepted.pop(key, None)
+        self._acceptance.forget(key)
         self._said.forget(key)
-        for each in [each for each in self._declared if each.name == key.name]:
-            del self._declared[each]
 
     async def _keep(self, key: Key, subnet: ClusterSubnet) -> Result | None:
         finalizers = subnet.metadata.finalizers or []
@@ -90,7 +84,7 @@ class ClusterSubnetReconciler:
             return None
         if await self._import_scaler(subnet):
             return None
-        verdict = await self._declare(key, subnet)
+        verdict = await self._acceptance.declare(key, subnet)
         if verdict.ready and await self._keep_accepted(subnet):
             return None
         wanted = self._wanted(subnet, verdict)
@@ -121,68 +115,6 @@ class ClusterSubnetReconciler:
             return False
         await self._patch(subnet, {"annotations": {names.ACCEPTED: text}})
         return True
-
-    async def _declare(self, key: Key, subnet: ClusterSubnet) -> Verdict:
-        """Have DNC know the subnet as it is declared; at most once a generation, unless it is refused."""
-        keys = [each.key for each in declarations.declarations_of(subnet)]
-        state = (subnet.metadata.uid or "", subnet.metadata.generation or 0)
-        if self._accepted.get(key) == state:
-            levels = await self._levels(keys)
-            if len(levels) == len(keys):
-                return subnet_status.good(levels)
-            self._forget(key)  # another cluster that shares DNC had it forgotten
-        problem = declarations.problem_with(subnet)
-        refusal = subnet_status.invalid(problem) if problem else await self._ensure(subnet)
-        if refusal is not None:
-            self._accepted.pop(key, None)
-            return replace(refusal, levels=await self._levels(keys))
-        if await self._forget_families(keys):
-            self._accepted[key] = state
-        return subnet_status.good(await self._levels(keys))
-
-    async def _forget_families(self, declared: list[SubnetKey]) -> bool:
-        """A family that the spec no longer has goes when its NCs have drained; whether it is gone."""
-        gone = True
-        for family in {4, 6} - {key.family for key in declared}:
-            self._term.must_lead()
-            try:
-                await self._withdraw(replace(declared[0], family=family))
-            except SubnetInUse:
-                gone = False
-        return gone
-
-    async def _ensure(self, subnet: ClusterSubnet) -> Verdict | None:
-        for declaration in declarations.declarations_of(subnet):
-            self._term.must_lead()
-            refusal = await self._ensure_one(declaration)
-            if refusal is not None:
-                return refusal
-        return None
-
-    async def _ensure_one(self, declaration: Declaration) -> Verdict | None:
-        if self._declared.get(declaration.key) == declaration:
-            return None
-        try:
-            utilization = await self._allocator.ensure_subnet(declaration)
-        except DncError as problem:
-            if problem.temporary:
-                raise
-            return subnet_status.refused(problem)
-        self._declared[declaration.key] = declaration
-        await self._waiters.changed(declaration.key, utilization.free)
-        for nnc in self._stores.holders(declaration.key.name):  # their statuses show its gateway and its CIDR
-            self._wakes.node(nnc.metadata.name)
-        return None
-
-    async def _levels(self, keys: list[SubnetKey]) -> tuple[Level, ...]:
-        found = []
-        for key in keys:
-            try:
-                now = await self._allocator.utilization(key)
-            except SubnetUnknown:
-                continue
-            found.append(Level(key.family, now.capacity, now.reserved))
-        return tuple(found)
 
     def _wanted(self, subnet: ClusterSubnet, verdict: Verdict) -> ClusterSubnetStatus:
         name = subnet.metadata.name
@@ -234,7 +166,7 @@ class ClusterSubnetReconciler:
         if names.SUBNET_FINALIZER not in (subnet.metadata.finalizers or ()):
             return None
         holders = sorted(nnc.metadata.name for nnc in self._stores.holders(subnet.metadata.name))
-        why = subnet_status.held_by(holders) if holders else await self._delete(subnet)
+        why = subnet_status.held_by(holders) if holders else await self._acceptance.withdraw(subnet)
         if why:
             verdict = Verdict(ready=False, reason="InUse", message=why)
             await self._write(key, subnet, self._wanted(subnet, verdict))
@@ -242,21 +174,6 @@ class ClusterSubnetReconciler:
         left = [each for each in subnet.metadata.finalizers or () if each != names.SUBNET_FINALIZER]
         await self._patch(subnet, {"finalizers": left or None})
         return None
-
-    async def _delete(self, subnet: ClusterSubnet) -> str:
-        """Why DNC cannot forget it yet, empty if it has."""
-        for family in (4, 6):
-            self._term.must_lead()
-            key = SubnetKey(subnet.spec.network_id or "", subnet.metadata.name, family)
-            try:
-                await self._withdraw(key)
-            except SubnetInUse as problem:
-                return problem.message
-        return ""
-
-    async def _withdraw(self, key: SubnetKey) -> None:
-        await self._allocator.delete_subnet(key)
-        self._declared.pop(key, None)
 
     async def _patch(self, subnet: ClusterSubnet, metadata: dict[str, object]) -> None:
         self._term.must_lead()

@@ -16,7 +16,7 @@ import msgspec
 from subnetes.api import names
 from subnetes.api.core import Node
 from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig
-from subnetes.controllers import requests, status
+from subnetes.controllers import requests, status, usage
 from subnetes.controllers.placement import keys_of
 from subnetes.controllers.returning import Returning
 from subnetes.controllers.term import Api, Events, Stores, Term
@@ -56,6 +56,7 @@ class Departures:
             await self._return(nnc)
             return None
         ncs = await self._let_go(nnc)
+        await self._stop_waiting(name, ncs)
         left = self._left(status.seconds(nnc.metadata.deletion_timestamp) + _ROUNDING)
         if left > 0:
             shown = await self._show(nnc, ncs)
@@ -110,7 +111,9 @@ class Departures:
     async def _let_go(self, nnc: NodeNetworkConfig) -> list[NC]:
         """Take what the agent still releases; a target of 0 asks for nothing and takes nothing."""
         ncs = await self._allocator.ncs(self._term.cluster, nnc.metadata.name)
-        asks = requests.read(nnc, ncs, 0).asks
+        request = requests.read(nnc, ncs, 0)
+        used = await usage.users(self._api, nnc.metadata.name, ncs, request)
+        asks = usage.without(request, used).asks
         return [await self._release(nnc, nc, asks[nc.id]) for nc in ncs]
 
     async def _release(self, nnc: NodeNetworkConfig, nc: NC, ask: requests.Ask) -> NC:
@@ -121,8 +124,14 @@ class Departures:
         result = await self._allocator.set_secondary(
             self._term.cluster, nc.id, fence, ask.target, ask.released
         )
-        await self._waiters.changed(nc.subnet)
+        await self._waiters.answered(nc, result.nc)
         return result.nc
+
+    async def _stop_waiting(self, name: str, ncs: list[NC]) -> None:
+        """No primary is kept back for a node that is gone."""
+        served = {nc.subnet for nc in ncs}
+        for key in [key for subnet in self._stores.subnets for key in keys_of(subnet) if key not in served]:
+            await self._waiters.gives_up(name, key)
 
     async def _show(self, nnc: NodeNetworkConfig, ncs: list[NC]) -> NodeNetworkConfig:
         """The status as DNC's record now is; of NCs that it does not show, nothing."""
@@ -143,6 +152,8 @@ class Departures:
     async def _return(self, nnc: NodeNetworkConfig) -> None:
         if status.containers_of(nnc):
             await self.returning.stash(nnc)
+        elif nnc.status is not None:  # it was too late: what a former leader began to free may go any moment
+            await self._free(await self._allocator.ncs(self._term.cluster, nnc.metadata.name))
         await self._take_finalizer_off(nnc)
 
     async def _end(self, nnc: NodeNetworkConfig, ncs: list[NC]) -> None:
@@ -150,9 +161,6 @@ class Departures:
         if self.returning.has(nnc.metadata.name):  # it was about to return, and went again
             await self.returning.restored(nnc.metadata.name)
         await self._free(ncs)
-        for subnet in self._stores.subnets:
-            for key in keys_of(subnet):
-                await self._allocator.release_wait(self._term.cluster, nnc.metadata.name, key)
         await self._take_finalizer_off(nnc)
         self._events.normal(nnc, "NodeGone", "the node did not come back: its IPs are free")
 

@@ -14,12 +14,12 @@ import msgspec
 from subnetes.api import names
 from subnetes.api.core import Node
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
-from subnetes.controllers import requests, status
+from subnetes.controllers import requests, status, usage
 from subnetes.controllers.adoption import Adoption
 from subnetes.controllers.departure import Departures
 from subnetes.controllers.node import owner, scaler_annotation
 from subnetes.controllers.notices import Notices
-from subnetes.controllers.placement import internal_ip, keys_of, maximum_of
+from subnetes.controllers.placement import declared, internal_ip, keys_of, maximum_of
 from subnetes.controllers.term import Api, Events, Stores, Term, as_trouble
 from subnetes.controllers.waiters import Waiters
 from subnetes.dnc.allocator import Allocator
@@ -29,6 +29,7 @@ from subnetes.kube.controller import Result
 from subnetes.kube.key import Key
 from subnetes.kube.patches import MergePatch
 
+LOOK_AGAIN = 5.0  # seconds: a pod's end is not told to us
 ASK_AGAIN = 30.0  # seconds: how long who waits may wait for a wake-up that was lost
 
 
@@ -73,6 +74,7 @@ class NodeNetworkConfigReconciler:
         self._adoption = parts.adoption
         self._departures = parts.departures
         self._notices = Notices(parts.events)
+        self._lacked: dict[str, set[SubnetKey]] = {}  # nodes that wait for a primary, and where
 
     async def reconcile(self, key: Key) -> Result | None:
         try:
@@ -84,6 +86,7 @@ class NodeNetworkConfigReconciler:
         nnc, node = self._stores.nncs.get(key), self._stores.node(key.name)
         if nnc is None:
             self._notices.forget(key)
+            self._lacked.pop(key.name, None)
             return await self._departures.without_nnc(key.name)
         self._term.must_lead()
         if not self._term.grants(nnc):
@@ -101,6 +104,8 @@ class NodeNetworkConfigReconciler:
         if self._departures.returning.has(node.metadata.name):
             return await self._restore(nnc, node, held)
         request = requests.read(nnc, held.ncs, maximum_of(node), held.draining)
+        used = await usage.users(self._api, node.metadata.name, held.ncs, request)
+        request = usage.without(request, used)
         held.ncs = [await self._meet(nnc, nc, request.asks[nc.id]) for nc in held.ncs]
         written = await self._write_status(nnc, node, held, request)
         for nc in held.kept():
@@ -109,6 +114,9 @@ class NodeNetworkConfigReconciler:
             await self._delete(nnc, nc)
         await self._annotate(written, node, held)
         self._notices.strange(nnc, request)
+        self._notices.used(nnc, used)
+        if used:
+            return Result(requeue_after=LOOK_AGAIN)
         short = held.lacking or any(request.asks[nc.id].target > len(nc.secondary) for nc in held.ncs)
         return Result(requeue_after=ASK_AGAIN) if short else None
 
@@ -124,6 +132,10 @@ class NodeNetworkConfigReconciler:
         for key in wanted:
             if key not in present:
                 await self._ensure(name, key, held)
+        for key in self._lacked.pop(name, set()).difference(wanted):
+            await self._waiters.gives_up(name, key)
+        if held.lacking:
+            self._lacked[name] = set(held.lacking)
         held.draining = {nc.id for nc in held.ncs if self._drains(nc, wanted)}
         rank = {key: number for number, key in enumerate(wanted)}
         held.ncs.sort(key=lambda nc: (rank.get(nc.subnet, len(rank)), nc.id))
@@ -139,9 +151,11 @@ class NodeNetworkConfigReconciler:
             await self._waiters.changed(key)
 
     def _drains(self, nc: NC, wanted: Sequence[SubnetKey]) -> bool:
-        """A subnet that was never declared here is another control plane's: it is left as it is."""
-        known = self._stores.subnets.get(Key(self._term.namespace, nc.subnet.name)) is not None
-        return known and nc.subnet not in wanted
+        """A subnet that was never accepted here is another control plane's still: it is left as it is."""
+        subnet = self._stores.subnets.get(Key(self._term.namespace, nc.subnet.name))
+        if subnet is None or (subnet.metadata.deletion_timestamp is None and not declared(subnet)):
+            return False
+        return nc.subnet not in wanted
 
     async def _meet(self, nnc: NodeNetworkConfig, nc: NC, ask: requests.Ask) -> NC:
         if not ask.is_news_to(nc):
@@ -151,8 +165,7 @@ class NodeNetworkConfigReconciler:
             self._term.cluster, nc.id, fence_of(nnc), ask.target, ask.released
         )
         self._notices.refused(nnc, nc.id, result.refused)
-        if result.nc.version != nc.version:
-            await self._waiters.changed(nc.subnet)
+        await self._waiters.answered(nc, result.nc)
         return result.nc
 
     async def _restore(self, nnc: NodeNetworkConfig, node: Node, held: Holdings) -> Result:

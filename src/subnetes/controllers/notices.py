@@ -10,6 +10,7 @@ from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.controllers.memory import Said
 from subnetes.controllers.requests import Request
 from subnetes.controllers.term import Events
+from subnetes.controllers.usage import Users
 from subnetes.dnc.types import SubnetKey
 from subnetes.kube.key import Key, key_of
 
@@ -33,7 +34,15 @@ class Notices:
 
     def refused(self, nnc: NodeNetworkConfig, nc: str, ips: tuple[str, ...]) -> None:
         if self._said.is_news(key_of(nnc), f"refused {nc}", ips):
-            said = f"spec.releasedIPs names {', '.join(ips)}: held by another node, and not freed"
+            said = (
+                f"spec.releasedIPs names {', '.join(ips)}: held by another node, and not freed; take it out"
+            )
+            self._events.warning(nnc, "ReleaseRefused", said)
+
+    def used(self, nnc: NodeNetworkConfig, used: Users) -> None:
+        """What live pods have is not taken from them, whoever listed it."""
+        if self._said.is_news(key_of(nnc), "used", tuple(sorted(used))):
+            said = f"spec.releasedIPs names {', '.join(sorted(used.values()))}: in use, and not freed"
             self._events.warning(nnc, "ReleaseRefused", said)
 
     def short(self, nnc: NodeNetworkConfig, full: Iterable[str], lacking: Mapping[SubnetKey, str]) -> None:
@@ -50,11 +59,14 @@ class Notices:
         dropped = self._dropped.get(key_of(nnc), set())
         unknown = tuple(each for each in request.unknown if each not in dropped)
         if self._said.is_news(key_of(nnc), "unknown", unknown):
-            said = f"spec.secondaryIPs names {', '.join(unknown)}, no network container of this node: ignored"
+            said = (
+                f"spec.secondaryIPs names {', '.join(unknown)}, no network container of this node: ignored;"
+                " status.networkContainers has the ids"
+            )
             self._events.warning(nnc, "UnknownNetworkContainer", said)
         if self._said.is_news(key_of(nnc), "cut", request.cut):
             said = (
                 f"spec.secondaryIPs asks for {request.cut} IPs more than the node may have"
-                f" (annotation {names.MAX_IPS} of the Node): they are not granted"
+                f" (annotation {names.MAX_IPS} of the Node, 250 unless given): they are not granted"
             )
             self._events.warning(nnc, "AboveMaximum", said)

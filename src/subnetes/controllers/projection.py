@@ -1,14 +1,16 @@
 """How many IPs a subnet's nodes would hold if nobody were squeezed: kept up to date, change by change.
 
 An NNC that changes costs as much as it has NCs. The sum costs as much as there are different requests in the
-subnet (a few hundred at most), whatever the number of nodes, and is right for any scaler. The NNC informer
-feeds it, the ClusterSubnet controller asks.
+subnet (a few hundred at most), whatever the number of nodes, and is right for any scaler. What a node asks
+for above its maximum, it is never granted, and does not count. The NNC informer feeds it, the ClusterSubnet
+controller asks.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
+from subnetes.controllers import scalers
 from subnetes.controllers.placement import family_of
 from subnetes.controllers.status import containers_of
 from subnetes.ipam.exhaustion import contribution
@@ -46,6 +48,9 @@ def _requests(nnc: NodeNetworkConfig | None) -> Iterable[tuple[Place, int]]:
     if nnc is None:
         return
     wanted = (nnc.spec.secondary_ips if nnc.spec else None) or {}
+    left = scalers.maximum_in(nnc.metadata.annotations)
     for each in containers_of(nnc):
         family = family_of(each.primary_ip or each.subnet_address_space)
-        yield (each.subnet_name, family), wanted.get(each.id, 0)
+        requested = min(wanted.get(each.id, 0), left)
+        left -= requested
+        yield (each.subnet_name, family), requested

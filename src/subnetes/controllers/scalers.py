@@ -5,10 +5,11 @@ spec.scaler, field by field  >  imported from NNCs of the old kind, once  >  the
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from subnetes.api import names
 from subnetes.api.clustersubnet import Scaler, ScalerOverride
 from subnetes.api.model import decode, encode
 from subnetes.api.nodenetworkconfig_v1alpha import Scaler as OldScaler
@@ -55,6 +56,16 @@ def annotation(scaler: Scaler, maximum: int) -> str:
         request_threshold_percent=percent,
     )
     return encode(old).decode()
+
+
+def maximum_in(annotations: Mapping[str, str] | None) -> int:
+    """How many IPs a node may have, as its NNC's annotation says; the default while it says nothing."""
+    text = (annotations or {}).get(names.SCALER)
+    try:
+        stated = decode(OldScaler, text.encode()).max_ip_count if text else None
+    except (msgspec.DecodeError, ValueError):
+        stated = None
+    return scaling.DEFAULT_MAXIMUM if stated is None else max(0, stated)
 
 
 def commonest(annotations: Iterable[str]) -> Scaler | None:

@@ -11,7 +11,7 @@ from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetStatus, Scale
 from subnetes.api.meta import Condition
 from subnetes.controllers import scalers
 from subnetes.controllers.status import timestamp, with_conditions
-from subnetes.dnc.errors import DncError, SubnetInUse
+from subnetes.dnc.errors import DncError, SubnetInUse, SubnetOverlaps
 from subnetes.ipam.exhaustion import Thresholds, is_exhausted
 
 READY = "Ready"
@@ -63,7 +63,7 @@ def refused(problem: DncError, levels: tuple[Level, ...] = ()) -> Verdict:
     """DNC said no; what it had on record before stands."""
     if isinstance(problem, SubnetInUse):
         return Verdict(False, "InUse", problem.message, levels)
-    reason = "Overlaps" if "overlap" in problem.message else "Invalid"
+    reason = "Overlaps" if isinstance(problem, SubnetOverlaps) else "Invalid"
     return Verdict(False, reason, problem.message, levels)
 
 
@@ -129,7 +129,8 @@ def compose(
     before = subnet.status or ClusterSubnetStatus()
     stated = with_conditions(before.conditions or (), news, gone=[CONFLICTING])
     status = msgspec.structs.replace(before, scaler=settled.scaler, conditions=stated)
-    if not verdict.levels:
+    never_accepted = not verdict.ready and before.capacity is None  # DNC knows it from adopted NCs only
+    if not verdict.levels or never_accepted:
         return status
     scarcer = max(verdict.levels, key=Level.share)
     return msgspec.structs.replace(

@@ -1,9 +1,12 @@
 """Who is looked at when IPs come free: those who wait for them, in DNC's order, as many as can be served."""
 
+import contextlib
+
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.controllers.status import containers_of
 from subnetes.controllers.term import Term, Wakes
 from subnetes.dnc.allocator import Allocator
+from subnetes.dnc.errors import SubnetUnknown
 from subnetes.dnc.types import NC, SubnetKey
 
 
@@ -24,6 +27,19 @@ class Waiters:
         if gone:
             self._term.must_lead()
             await self.changed(nc.subnet, await self._allocator.confirm(self._term.cluster, nc.id, gone))
+
+    async def answered(self, before: NC, after: NC) -> None:
+        """A node was answered; if it asked for less than it waited for, what was kept back is others'."""
+        given_up = before.waiting - after.waiting - len(set(after.secondary) - set(before.secondary))
+        if after.version != before.version or given_up > 0:
+            await self.changed(before.subnet, given_up)
+
+    async def gives_up(self, node: str, key: SubnetKey) -> None:
+        """The node wants no primary there any more: whoever waits behind it gets what there is."""
+        self._term.must_lead()
+        await self._allocator.release_wait(self._term.cluster, node, key)
+        with contextlib.suppress(SubnetUnknown):
+            await self.changed(key, (await self._allocator.utilization(key)).free)
 
     async def changed(self, key: SubnetKey, freed: int = 0) -> None:
         """Addresses were given, or came free. Waiters of other clusters ask again by themselves."""

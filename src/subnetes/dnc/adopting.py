@@ -18,9 +18,12 @@ from subnetes.dnc.pages import Pages
 from subnetes.dnc.records import SubnetRecord
 from subnetes.dnc.sql import Transaction
 from subnetes.dnc.types import AdoptedNC, Conflict, SecondaryIP, SubnetKey
-from subnetes.ipam.addresses import InvalidSubnet, OutsideSubnet
+from subnetes.ipam.addresses import InvalidSubnet
 
 Verdict = tuple[SecondaryIP, str | None, str]  # what, who owns it, why it is a conflict; empty: it is none
+
+
+_UNFENCE = "UPDATE ncs SET fence_uid = '', fence_version = 0 WHERE id = $1"
 
 
 class Adopting:
@@ -79,6 +82,8 @@ class Adopting:
         record = await self._home(nc, known)
         if record is None:
             return [_whole(nc, f"{nc.cidr!r} with gateway {nc.gateway!r} is no subnet to adopt it into")]
+        if known is not None:  # a new reader, whose API server may have been restored: it counts from less
+            await self._tx.execute(_UNFENCE, known.id)
         if known is not None and known.version > nc.version:
             return []  # the record is ahead of what was shown: what is missing here was let go
         own = known or NCRecord(
@@ -174,11 +179,7 @@ def _whole(nc: AdoptedNC, why: str) -> Conflict:
 
 
 def _outside(layout: Layout, address: str) -> str:
-    try:
-        layout.locate(address)
-    except OutsideSubnet:
-        return f"the address is outside of {layout.space.cidr}"
-    return ""
+    return "" if layout.has(address) else f"the address is outside of {layout.space.cidr}"
 
 
 def _normal(nc: AdoptedNC) -> AdoptedNC:

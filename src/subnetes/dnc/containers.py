@@ -150,6 +150,13 @@ async def conflicting(tx: Transaction, nc_id: str) -> list[SecondaryIP]:
     return [SecondaryIP(*row) for row in rows]
 
 
+async def disputed_in(tx: Transaction, subnet_id: str) -> list[str]:
+    """The addresses that NCs of the subnet show and do not own."""
+    statement = """SELECT DISTINCT conflicts.address FROM conflicts JOIN ncs ON ncs.id = conflicts.nc
+                   WHERE ncs.subnet = $1"""
+    return [row[0] for row in await tx.fetch(statement, subnet_id)]
+
+
 async def known_ids(tx: Transaction, ids: Sequence[str]) -> set[str]:
     """Which of these ids any NC holds."""
     found: set[str] = set()

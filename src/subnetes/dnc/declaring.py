@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from subnetes.dnc import records
-from subnetes.dnc.errors import SubnetInUse, SubnetInvalid
+from subnetes.dnc import containers, records
+from subnetes.dnc.errors import SubnetInUse, SubnetInvalid, SubnetOverlaps
 from subnetes.dnc.layout import Layout, bits_of, layout_of
 from subnetes.dnc.pages import Pages
 from subnetes.dnc.records import SubnetRecord
@@ -43,8 +43,17 @@ async def declare(tx: Transaction, declaration: Declaration, new_id: str) -> Sub
     pages = await Pages(tx, old).all()
     _refuse_loss(old, new, pages)
     await Pages(tx, new).recount(pages)
+    await _claim_disputed(tx, new)
     await records.save(tx, new)
     return new
+
+
+async def _claim_disputed(tx: Transaction, record: SubnetRecord) -> None:
+    """What NCs show and was outside so far is theirs once the subnet reaches it: nobody else may get it."""
+    inside = [each for each in await containers.disputed_in(tx, record.id) if record.layout.has(each)]
+    owned = await containers.owners(tx, record.id, inside)
+    claimed = await containers.bequeath(tx, record.id, [each for each in inside if each not in owned])
+    await Pages(tx, record).claim(claimed)
 
 
 async def withdraw(tx: Transaction, key: SubnetKey) -> None:
@@ -78,7 +87,7 @@ def _record(declaration: Declaration, layout: Layout, old: SubnetRecord | None, 
 def _refuse_overlap(record: SubnetRecord, others: Sequence[SubnetRecord]) -> None:
     other = records.overlapping(record, others)
     if other is not None:
-        raise SubnetInvalid(
+        raise SubnetOverlaps(
             f"subnet {record.key}: {record.cidr} overlaps {other.cidr} of subnet {other.key}"
             " in the same network; choose another range or another network"
         )

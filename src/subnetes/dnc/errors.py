@@ -12,7 +12,8 @@
         ├── SubnetUnknown     404  not declared
         ├── NCUnknown         404  no such NC in this cluster
         ├── SubnetInUse       409  shrinking, excluding or deleting what is held; some of it in `addresses`
-        ├── SubnetInvalid     422  the declaration contradicts itself, or overlaps another of its network
+        ├── SubnetInvalid     422  the declaration contradicts itself
+        │     └── SubnetOverlaps   it takes addresses of another subnet of its network
         └── Broken            500  a guard of the database refused what must never happen: a bug
 
 Exceptions of libraries are chained, never shown.
@@ -84,6 +85,10 @@ class SubnetInvalid(Permanent):
     status = 422
 
 
+class SubnetOverlaps(SubnetInvalid):
+    status = 422
+
+
 class Broken(Permanent):
     status = 500
 
@@ -101,6 +106,7 @@ BY_REASON: dict[str, type[DncError]] = {
         NCUnknown,
         SubnetInUse,
         SubnetInvalid,
+        SubnetOverlaps,
         Broken,
     )
 }

@@ -132,13 +132,17 @@ class HttpAllocator:
     ) -> tuple[int, bytes]:
         try:
             return await self._once(method, path, content, query)
-        except aiohttp.ClientConnectionError:
+        except TimeoutError as problem:  # who did not answer for so long is not asked twice in one call
+            raise self._away(problem) from problem
+        except (aiohttp.ClientError, OSError):
             pass  # most often a connection that the server had closed meanwhile
         try:
             return await self._once(method, path, content, query)
-        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
-            why = str(problem) or type(problem).__name__
-            raise Unavailable(f"DNC at {self._url} does not answer: {why}") from problem
+        except (aiohttp.ClientError, OSError) as problem:
+            raise self._away(problem) from problem
+
+    def _away(self, problem: Exception) -> Unavailable:
+        return Unavailable(f"DNC at {self._url} does not answer: {str(problem) or type(problem).__name__}")
 
     async def _once(
         self, method: str, path: str, content: bytes | None, query: dict[str, str]

@@ -8,7 +8,7 @@ from 0.0.0.0 or ::, so growing rewrites nothing: page n always holds the address
 from collections.abc import Iterator
 from functools import lru_cache
 
-from subnetes.ipam.addresses import PAGE, AddressSpace
+from subnetes.ipam.addresses import PAGE, AddressSpace, OutsideSubnet
 
 ALL = (1 << PAGE) - 1
 
@@ -22,6 +22,13 @@ class Layout:
     def locate(self, address: str) -> tuple[int, int]:
         """Page and bit of an address; OutsideSubnet."""
         return divmod(self.base + self.space.offset(address), PAGE)
+
+    def has(self, address: str) -> bool:
+        try:
+            self.space.offset(address)
+        except OutsideSubnet:
+            return False
+        return True
 
     def address(self, page: int, bit: int) -> str:
         return self.space.address(page * PAGE + bit - self.base)

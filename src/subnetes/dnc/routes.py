@@ -102,7 +102,7 @@ ROUTES: dict[str, Route] = {
             "Declare a subnet, grow it, change its gateway or excludes",
             Utilization,
             body=SubnetBody,
-            errors=("SubnetInUse", "SubnetInvalid"),
+            errors=("SubnetInUse", "SubnetInvalid", "SubnetOverlaps"),
         ),
         Route("deleteSubnet", "DELETE", _FAMILY, "Delete an unused subnet", Done, errors=("SubnetInUse",)),
         Route("waiting", "GET", _WAITING, "Who of the cluster waits for IPs, in order", list[Waiter]),

@@ -6,6 +6,7 @@ created nor updated. Requests, retries and credentials are transport.py's busine
 everything that can go wrong is drawn in errors.py.
 """
 
+import random
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Required, Self, TypedDict, TypeVar, Unpack, overload
 
@@ -26,7 +27,7 @@ W = TypeVar("W", bound=Object)
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
 PAGE_SIZE = 500
-WATCH_SECONDS = 300
+WATCH_SECONDS = 300  # at least, and at most twice as long: those who began together do not end together
 
 
 class ListOptions(TypedDict, total=False):
@@ -141,7 +142,7 @@ class Client:
         """
         codec = codec_of(kind)
         path = path_of(codec.resource, namespace)
-        lasting = options.get("timeout_seconds", WATCH_SECONDS)
+        lasting = options.get("timeout_seconds") or random.randint(WATCH_SECONDS, 2 * WATCH_SECONDS)
         async with self._transport.stream(path, _watch_query(options, lasting), lasting) as lines:
             async for line in lines:
                 yield codec.event(line)

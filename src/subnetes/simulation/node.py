@@ -12,6 +12,7 @@ from typing import Any
 
 from subnetes.api.core import Node
 from subnetes.cns.agent import Agent, AgentConfig
+from subnetes.cns.endpoint import LONGEST_PATH
 from subnetes.kube.client import Client
 from subnetes.kube.errors import AlreadyExists
 from subnetes.kube.patches import MergePatch
@@ -22,7 +23,6 @@ from subnetes.simulation.sandbox import Sandboxes
 
 SIMULATED = "simulation.subnetes.io/node"
 """Label of the Nodes that have no machine, so that nobody's real nodes are mistaken for them."""
-LONGEST_SOCKET_PATH = 107  # bytes, by the kernel
 
 
 class PathTooLong(Exception):
@@ -42,8 +42,8 @@ class Machine:
     @property
     def socket(self) -> Path:
         path = self.folder / "cns.sock"
-        if len(bytes(path)) > LONGEST_SOCKET_PATH:
-            raise PathTooLong(f"{path} is longer than the {LONGEST_SOCKET_PATH} bytes that a socket may have")
+        if len(bytes(path)) > LONGEST_PATH:
+            raise PathTooLong(f"{path} is longer than the {LONGEST_PATH} bytes that a socket may have")
         return path
 
     def manifest(self) -> dict[str, Any]:
