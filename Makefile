@@ -1,7 +1,7 @@
 # One door for the developer: `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help packages cluster cluster-down setup run test test-fast check format generate lock kube-assets bench-client bench-apiserver bench-cni bench-ipam bench-scale clean
+.PHONY: help packages cluster cluster-down setup run test test-fast check format generate lock kube-assets bench-client bench-apiserver bench-cni bench-ipam bench-agent bench-scale clean
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -59,6 +59,9 @@ bench-apiserver: setup kube-assets ## the embedded API server beside the real on
 
 bench-ipam: setup ## a batch of addresses from subnets of every size, beside a plain set; a pod's part of the pool
 	@$(PY) -m benchmarks.ipam
+
+bench-agent: setup ## memory and idle CPU of the node agent with 110 pods
+	@$(PY) -m benchmarks.agent
 
 bench-scale: setup ## 100 to 5,000 nodes with 30 pods each on the embedded API server: seconds, writes, memory
 	@$(PY) -m benchmarks.scale
