@@ -10,7 +10,7 @@ help: ## list every target
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 setup: $(READY) ## make the environment (.venv) from the lock; the other targets call it
-$(READY): requirements.lock pyproject.toml tools/setup hatch_build.py src/subnetes/cni/subnetes-ipam.c
+$(READY): requirements.lock pyproject.toml tools/setup hatch_build.py src/subnetes/cni/subnetes-ipam.c src/subnetes/cni/bare.c
 	@tools/setup && touch $(READY)
 
 run: setup ## start everything on this machine, on the embedded API server (ARGS="--ephemeral")

@@ -1,4 +1,4 @@
-"""A whole real Kubernetes for the tests of this folder, with our components on it: one a test run."""
+"""A whole real Kubernetes for the tests of this folder, with our components on it, gone when they are done."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ def machine_is_fit() -> None:
         pytest.skip(f"no cluster: {problem}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(machine_is_fit: None) -> Iterator[Cluster]:
     """Three nodes that share one large subnet, and whose agents let go soon."""
     with Cluster(Setting(agent_flags=["--shrink-after=2"])) as running:

@@ -1,4 +1,4 @@
-"""Both executables: compiled here with warnings as errors, and the fallback as the build installs it."""
+"""The executable with warnings as errors and a sanitizer, as the build ships it, and the fallback."""
 
 import shutil
 import subprocess
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import hatch_build
 from subnetes import cni
 from tests.cni.execution import Forked, Plugin
 
@@ -28,6 +29,16 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
 
 
 @pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
+    """On x86-64, with bare.c instead of a C library, which no sanitizer can do without."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    made = tmp_path_factory.mktemp("cni") / "subnetes-ipam"
+    assert hatch_build.build(SOURCES, made)
+    return Plugin(made)
+
+
+@pytest.fixture(scope="session")
 def fallback(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
     made = tmp_path_factory.mktemp("cni") / "subnetes-ipam"
     shutil.copyfile(SOURCES / "fallback.py", made)
@@ -35,7 +46,7 @@ def fallback(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
     return Forked(made)
 
 
-@pytest.fixture(params=["native", "fallback"])
+@pytest.fixture(params=["native", "shipped", "fallback"])
 def plugin(request: pytest.FixtureRequest) -> Plugin:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Plugin)

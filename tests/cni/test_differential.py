@@ -1,4 +1,5 @@
-"""The native executable and the Python fallback do the same with the same input, whatever it is.
+"""The native executable, with a C library and as it is shipped, and the Python fallback do the same with the
+same input, whatever it is.
 
 DEL without an agent shows all that they decide: what they take for JSON, which socket they find (the queue is
 named after it), what they would send (the queue holds it), what they print.
@@ -85,8 +86,8 @@ pieces = st.lists(st.sampled_from(JSON_LIKE + STRINGS + ODD_STRINGS + NUMBERS), 
 @example(b'{"x":{"ipam":{"socket":"@HERE@/deep"}}}')
 @example(b'{"x":"\x7f\xc2\x80\xf4\x8f\xbf\xbf"}')
 @example(b'{"x":"\xf4\x90\x80\x80"}')
-def test_they_agree(native: Plugin, fallback: Plugin, text: bytes) -> None:
-    assert seen_of(native, text) == seen_of(fallback, text)
+def test_they_agree(native: Plugin, shipped: Plugin, fallback: Plugin, text: bytes) -> None:
+    assert seen_of(native, text) == seen_of(shipped, text) == seen_of(fallback, text)
 
 
 def seen_of(plugin: Plugin, text: bytes) -> Any:

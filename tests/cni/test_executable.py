@@ -1,7 +1,9 @@
-"""The executable by itself: VERSION, and what it does when no agent answers. Both of its forms."""
+"""The executable by itself: VERSION, and what it does when no agent answers. All of its forms."""
 
 import contextlib
 import os
+import platform
+import shutil
 import socket
 import stat
 import subprocess
@@ -17,7 +19,7 @@ import pytest
 import hatch_build
 from subnetes.cli import cni as command
 from subnetes.cli import main
-from tests.cni.conftest import SOURCES
+from tests.cni.conftest import SOURCES, STRICT
 from tests.cni.execution import Plugin, surroundings
 from tests.cni.requests import config, environment, request
 
@@ -201,6 +203,18 @@ class TestBuildAndInstall:
     def test_with_one_it_is_native(self, tmp_path: Path, native: Plugin) -> None:
         assert hatch_build.build(SOURCES, tmp_path / "plugin")
         assert (tmp_path / "plugin").read_bytes()[:4] == b"\x7fELF"
+        assert Plugin(tmp_path / "plugin").run({"CNI_COMMAND": "VERSION"}, b"{}").code == 0
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="bare.c is for x86-64")
+    def test_on_x86_64_it_has_no_c_library(self, tmp_path: Path, shipped: Plugin) -> None:
+        assert shipped.path.stat().st_size < 32_768
+        target, sources = str(tmp_path / "strict"), (SOURCES / name for name in ("subnetes-ipam.c", "bare.c"))
+        subprocess.run(["cc", *STRICT, *hatch_build.BARE, "-o", target, *sources], check=True)
+
+    def test_without_bare_c_it_has_one(self, tmp_path: Path, native: Plugin) -> None:
+        """As on any other processor, where bare.c does not compile."""
+        shutil.copyfile(SOURCES / "subnetes-ipam.c", tmp_path / "subnetes-ipam.c")
+        assert hatch_build.build(tmp_path, tmp_path / "plugin")
         assert Plugin(tmp_path / "plugin").run({"CNI_COMMAND": "VERSION"}, b"{}").code == 0
 
     def test_install_copies_it_where_runtimes_look(

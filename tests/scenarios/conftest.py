@@ -18,7 +18,7 @@ from tests.scenarios.world import World
 CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_plane() -> Iterator[ControlPlane]:
     """A real kube-apiserver with our CRDs, and the garbage collector that every cluster has."""
     try:

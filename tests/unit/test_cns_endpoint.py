@@ -123,6 +123,14 @@ async def test_garbage_is_answered_by_a_cni_error(ipam: Ipam, path: Path, garbag
     assert not ipam.pool.keys
 
 
+async def test_an_answer_longer_than_the_sockets_buffer_arrives_whole(ipam: Ipam, path: Path) -> None:
+    long = "/" * 900_000
+    async with endpoint.serve(ipam, path):
+        code, said = await ask(path, request(ADD | {"CNI_CONTAINERID": long}, config()))
+    assert code == 1
+    assert long in said["msg"]
+
+
 async def test_one_that_never_ends_its_request_is_cut_off(
     ipam: Ipam, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,26 @@ async def test_an_add_does_not_overtake_those_in_line(tmp_path: Path) -> None:
     assert ipam.waiting == ()
 
 
+async def test_add_now_is_add_without_the_wait(ipam: Ipam, tmp_path: Path) -> None:
+    now = ipam.add_now(pod("c1"))
+    assert now == await ipam.add(pod("c1"))
+    assert written(tmp_path) == ipam.pool
+    assert ipam.add_now(pod("c2"), "green") is None
+    assert ipam.pool.keys == {("c1", "eth0")}
+
+
+async def test_add_now_overtakes_nobody_in_line(tmp_path: Path) -> None:
+    ipam = made(tmp_path)
+    assert ipam.add_now(pod("c0")) is None  # the NNC has not been read
+    ipam.reconcile(nnc(nc(count=0)))
+    first = asyncio.create_task(ipam.add(pod("first"), wait=5))
+    await settle()
+    ipam.reconcile(nnc(nc(count=2, version=2)))
+    assert ipam.add_now(pod("second")) is None  # the first has its IP, but not its answer
+    await first
+    assert ipam.add_now(pod("second")) is not None
+
+
 async def test_no_ip_in_time_says_which_subnet_and_what_to_do(ipam: Ipam) -> None:
     told: list[str] = []
     ipam.starved = lambda holder, why: told.append(f"{holder.container_id}: {why}")

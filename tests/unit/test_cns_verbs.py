@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subnetes.cns.errors import JournalError
+from subnetes.cns.invocation import variables
 from subnetes.cns.ipam import Ipam
 from subnetes.cns.journal import Journal
 from subnetes.cns.verbs import Verbs
@@ -295,6 +296,18 @@ class TestBadInput:
         exit_code, error = parsed(asyncio.run(Verbs(NoPool()).answer(garbage)))
         assert exit_code == 1
         assert error.keys() == {"cniVersion", "code", "msg", "details"}
+
+    @given(st.text(alphabet="AB=\0\n", max_size=30))
+    @settings(max_examples=200, deadline=None)
+    def test_variables_are_parted_at_the_first_equals_sign_and_the_first_of_a_name_counts(
+        self, block: str
+    ) -> None:
+        plain: dict[str, str] = {}
+        for pair in block.split("\0"):
+            name, _, value = pair.partition("=")
+            plain.setdefault(name, value)
+        sent = block.encode() + b"\0"
+        assert variables(len(sent).to_bytes(4, "big") + sent + b"{}") == (plain, b"{}")
 
     @given(DOCUMENTS)
     @settings(max_examples=200, deadline=None)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import platform
@@ -102,4 +103,5 @@ async def _serve(options: argparse.Namespace) -> None:
         find_credentials(options.kubeconfig), field_manager="subnetes-agent", user_agent="subnetes-cns"
     ) as client:
         agent = Agent(config, client, sandboxes=ContainerdSandboxes(options.containerd_root))
+        gc.freeze()  # what is there now stays: no collection is to walk it while a pod waits for its IP
         await services.run(agent, stop=services.stop_on_signals())

@@ -8,7 +8,9 @@
  * the config until the end of writing. Answer: one byte, the exit code; what to print until the end.
  *
  * fallback.py behaves the same where there was no compiler; a test holds the two together.
- * No heap: one static buffer for the request and one for the answer, of which only used pages cost memory.
+ * No heap, no streams: one static buffer for the request and behind it the answer, of which only the pages that are
+ * touched cost anything, but those the most of all that happens here. For the same reason bare.c may stand in for
+ * the C library: what is called here beyond it, it must have.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdio.h> /* renameat */
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,7 +30,7 @@
 enum {
     MOST_CONFIG = 4 << 20,
     MOST_ENVIRONMENT = 1 << 20,
-    MOST_ANSWER = 4 << 20,
+    MOST_ANSWER = 1 + (4 << 20), /* with its exit code */
     MOST_QUEUED = 16384, /* a page of tmpfs each */
     MOST_DEPTH = 100,    /* of objects and arrays in each other */
     LONGEST_PATH = 100,  /* sun_path has 108 */
@@ -40,10 +42,10 @@ enum { IO_FAILURE = 5, NOT_JSON = 6, BAD_CONFIG = 7, BAD_ENVIRONMENT = 4, TRY_AG
 #define NEWEST "1.1.0"
 #define DEFAULT_SOCKET "/run/subnetes/cns.sock"
 
-static char request[4 + MOST_ENVIRONMENT + MOST_CONFIG + 1];
-static char answer[1 + MOST_ANSWER] __attribute__((aligned(8)));
-static char version[16] = NEWEST;        /* in which errors are said */
+static char version[16];                   /* in which errors are said */
 static char socket_path[LONGEST_PATH + 1]; /* empty: not configured */
+static char request[4 + MOST_ENVIRONMENT + MOST_CONFIG + 1 + 8 + MOST_ANSWER] __attribute__((aligned(8)));
+static char *answer; /* behind the request: mostly on the same page */
 
 /* ---------------------------------------------------------------- printing */
 
@@ -514,10 +516,10 @@ static int send_all(int fd, const char *bytes, size_t length, long deadline)
 static ssize_t receive_all(int fd, long deadline)
 {
     size_t length = 0;
-    while (length < sizeof answer) {
+    while (length < MOST_ANSWER) {
         if (!ready(fd, POLLIN, deadline))
             return -1;
-        ssize_t got = recv(fd, answer + length, sizeof answer - length, 0);
+        ssize_t got = recv(fd, answer + length, MOST_ANSWER - length, 0);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
@@ -648,6 +650,7 @@ static int carry(const char *command, size_t length)
         path = DEFAULT_SOCKET;
     if (path[0] != '/' || strlen(path) > LONGEST_PATH)
         return fail(BAD_ENVIRONMENT, "SUBNETES_SOCKET must be an absolute path of at most 100 bytes", "");
+    answer = request + ((length + 7) & ~(size_t)7);
     ssize_t got = ask(path, length, patience_for(command));
     if (got < 1)
         return without_agent(command, path, length);
@@ -660,6 +663,7 @@ int main(void)
 {
     const char *command = variable("CNI_COMMAND");
     int code, asks_version = strcmp(command, "VERSION") == 0;
+    strcpy(version, NEWEST);
     signal(SIGPIPE, SIG_IGN);
     if (!command[0])
         return fail(BAD_ENVIRONMENT, "CNI_COMMAND is not set",

@@ -1,8 +1,9 @@
 """The node's pool while it is in use: the only place that changes it, and always the journal first.
 
-Whatever speaks for sandboxes (the plugin's socket, Azure's contract) calls `add`, `delete`, `check` and `gc`;
-the agent tells it what the NNC grants (`reconcile`) and what to let go (`let_go`). Everything but `add` is
-synchronous, so operations cannot interleave: each is journal, then memory, then the answer.
+Whatever speaks for sandboxes (the plugin's socket, Azure's contract) calls `add` or `add_now`, `delete`,
+`check` and `gc`; the agent tells it what the NNC grants (`reconcile`) and what to let go (`let_go`).
+Everything but `add` is synchronous, so operations cannot interleave: each is journal, then memory, then the
+answer.
 
 An attachment is known by (container id, interface) and by nothing else. With no IP free, an ADD waits in line
 for the grant in flight: first come, first served, one IP of each serving NC or none.
@@ -134,6 +135,21 @@ class Ipam:
                 "this node has no network container yet: see the node's NodeNetworkConfig in kube-system, and"
                 " whether a ClusterSubnet matches the node"
             )
+
+    def add_now(self, holder: Holder, subnet: str | None = None) -> list[Assigned] | None:
+        """What `add` answers where it need not wait, for a fraction of its cost; None where it must.
+
+        Nobody in line is overtaken: while there is one, all go through `add`.
+        """
+        if self._waiting or not self._open:
+            return None
+        holder = seen(holder, self._namespaces)
+        self._release_stale(holder)
+        held = self._held_by(holder, subnet)
+        if not held:
+            return None
+        self.changed()
+        return described(held, self._containers)
 
     async def add(
         self, holder: Holder, subnet: str | None = None, wait: float | None = None
@@ -304,21 +320,21 @@ class Ipam:
         if not self._open:
             return
         try:
-            held = self._held_by(waiter)
+            held = self._held_by(waiter.holder, waiter.subnet)
         except JournalError as problem:
             waiter.answer.set_exception(problem)
             return
         if held:
             waiter.answer.set_result(described(held, self._containers))
 
-    def _held_by(self, waiter: Waiter) -> list[IP]:
+    def _held_by(self, holder: Holder, subnet: str | None) -> list[IP]:
         """What the attachment has from now on; nothing, if it has to wait."""
-        held = self._pool.by_key(waiter.holder.key)
+        held = self._pool.by_key(holder.key)
         if held:
-            return self._renew(waiter.holder, held)
-        ncs = serving(self._containers, waiter.subnet)
+            return self._renew(holder, held)
+        ncs = serving(self._containers, subnet)
         chosen = [ip for nc in ncs for ip in self._pool.first_available(nc.id)]
-        return self._assign(waiter.holder, chosen) if ncs and len(chosen) == len(ncs) else []
+        return self._assign(holder, chosen) if ncs and len(chosen) == len(ncs) else []
 
     def _assign(self, holder: Holder, chosen: list[IP], *before: moves.Move) -> list[IP]:
         ids = tuple(ip.id for ip in chosen)
@@ -352,7 +368,8 @@ class Ipam:
         if changes:
             before = self._pool
             self._commit(self._containers, *changes)
-            self._drift = frozenset(d for d in self._drift if d.ip not in before or d.ip in self._pool)
+            if self._drift:
+                self._drift = frozenset(d for d in self._drift if d.ip not in before or d.ip in self._pool)
             self._serve()
             self.changed()
 

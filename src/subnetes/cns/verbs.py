@@ -1,9 +1,9 @@
 """What ADD, DEL, CHECK, GC and STATUS do to the node's pool. `endpoint.py` brings requests and takes the
 answers.
 
-Operations on one (container id, interface) cannot interleave: all but ADD are done when they return, an ADD
-that waits for an IP holds nothing, and a DEL ends the wait of its ADD (ipam.py). So a late DEL of an old
-sandbox, known by its own container id, cannot touch a new one's IP.
+Operations on one (container id, interface) cannot interleave: all are done when `answer_now` returns, but an
+ADD that waits for an IP, which holds nothing, and a DEL ends the wait of its ADD (ipam.py). So a late DEL of
+an old sandbox, known by its own container id, cannot touch a new one's IP.
 """
 
 import logging
@@ -26,6 +26,7 @@ OK, FAILED = b"\0", b"\1"
 class Attachments(Protocol):
     """What of the pool (`Ipam`) is needed here."""
 
+    def add_now(self, holder: Holder, subnet: str | None = None) -> list[Assigned] | None: ...
     async def add(
         self, holder: Holder, subnet: str | None = None, wait: float | None = None
     ) -> list[Assigned]: ...
@@ -44,6 +45,11 @@ class Verbs:
 
     async def answer(self, request: bytes) -> bytes:
         """The exit code and the output of the plugin, whatever was sent."""
+        answer = self.answer_now(request)
+        return await self.answer_waiting(answer) if isinstance(answer, Invocation) else answer
+
+    def answer_now(self, request: bytes) -> bytes | Invocation:
+        """The same without a turn of the loop; or the ADD that has to wait, for `answer_waiting`."""
         version = cni.NEWEST
         try:
             found, text = cni.variables(request)
@@ -51,26 +57,33 @@ class Verbs:
             version = read.cni_version
             if found.get("CNI_COMMAND") == "VERSION":
                 return OK + cni.versions(version)
-            return OK + await self._perform(cni.invocation(found, read))
+            call = cni.invocation(found, read)
+            output = self._perform(call)
+            return call if output is None else OK + output
         except Failure as failure:
             return FAILED + cni.error(failure, version)
 
-    async def _perform(self, call: Invocation) -> bytes:
+    async def answer_waiting(self, call: Invocation) -> bytes:
+        began = time.perf_counter()
         try:
-            return await self._dispatch(call)
+            assigned = await self._ipam.add(cni.holder(call), _subnet(call))
+            return OK + self._added(call, assigned, began)
+        except Exception as problem:
+            return FAILED + cni.error(_failure(problem, call), call.config.cni_version)
+
+    def _perform(self, call: Invocation) -> bytes | None:
+        """None: not yet."""
+        try:
+            if call.command == "ADD":
+                return self._add(call)
+            self._dispatch(call)
         except Failure:
             raise
-        except CnsError as problem:
-            raise as_failure(problem, call.command) from None
-        except OSError as problem:
-            raise Failure(cni.IO_FAILURE, f"the agent failed: {problem}", "see the agent's log") from problem
-        except Exception as problem:  # whatever it is, a runtime must get an answer in CNI's terms
-            log.exception("%s of %s failed", call.command, call.variables.get("CNI_CONTAINERID", ""))
-            raise Failure(cni.INTERNAL, f"the agent failed: {problem!r}", "see the agent's log") from problem
+        except Exception as problem:
+            raise _failure(problem, call) from problem
+        return b""
 
-    async def _dispatch(self, call: Invocation) -> bytes:
-        if call.command == "ADD":
-            return await self._add(call)
+    def _dispatch(self, call: Invocation) -> None:
         if call.command == "DEL":
             uid, addresses = cni.pod_uid(call.variables), cni.previous(call.config)
             self._ipam.delete(call.container_id, call.ifname, uid, addresses)
@@ -80,15 +93,30 @@ class Verbs:
             self._ipam.gc(call.config.name, cni.valid_attachments(call))
         else:
             self._ipam.ready()
-        return b""
 
-    async def _add(self, call: Invocation) -> bytes:
+    def _add(self, call: Invocation) -> bytes | None:
         began = time.perf_counter()
-        section = call.config.ipam
-        subnet = (section.subnet_name if section else "") or None
-        assigned = await self._ipam.add(cni.holder(call), subnet)
+        assigned = self._ipam.add_now(cni.holder(call), _subnet(call))
+        return None if assigned is None else self._added(call, assigned, began)
+
+    def _added(self, call: Invocation, assigned: list[Assigned], began: float) -> bytes:
         self._metrics.assignment_seconds.observe(time.perf_counter() - began)
         return cni.result(call, assigned)
+
+
+def _subnet(call: Invocation) -> str | None:
+    section = call.config.ipam
+    return (section.subnet_name if section else "") or None
+
+
+def _failure(problem: Exception, call: Invocation) -> Failure:
+    """Whatever it is, a runtime must get an answer in CNI's terms."""
+    if isinstance(problem, CnsError):
+        return as_failure(problem, call.command)
+    if isinstance(problem, OSError):
+        return Failure(cni.IO_FAILURE, f"the agent failed: {problem}", "see the agent's log")
+    log.error("%s of %s failed", call.command, call.variables.get("CNI_CONTAINERID", ""), exc_info=problem)
+    return Failure(cni.INTERNAL, f"the agent failed: {problem!r}", "see the agent's log")
 
 
 def as_failure(problem: CnsError, command: str) -> Failure:
