@@ -1,4 +1,4 @@
-"""A whole real Kubernetes for the tests of this folder, with our components on it, gone when they are done."""
+"""A whole real Kubernetes for the tests of this folder, our components on it, gone when they are done."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
