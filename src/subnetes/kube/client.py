@@ -142,7 +142,7 @@ class Client:
         """
         codec = codec_of(kind)
         path = path_of(codec.resource, namespace)
-        lasting = options.get("timeout_seconds") or random.randint(WATCH_SECONDS, 2 * WATCH_SECONDS)
+        lasting = options.get("timeout_seconds", random.randint(WATCH_SECONDS, 2 * WATCH_SECONDS))
         async with self._transport.stream(path, _watch_query(options, lasting), lasting) as lines:
             async for line in lines:
                 yield codec.event(line)
