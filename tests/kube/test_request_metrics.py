@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.embedded import Embedded
 from tests.harness.requests import Counting, requests, writes
 from tests.harness.rest import Rest, eventually
 from tests.harness.widgets import GROUP, widget
@@ -20,6 +21,11 @@ def counters(rest: Rest) -> Counter[str]:
     lines = rest.get("/metrics").body.decode().splitlines()
     found = (line.rpartition(" ") for line in lines if line.startswith(METRIC) and '"widgets"' in line)
     return Counter({labels: int(float(count)) for labels, _, count in found})
+
+
+def is_all(server: Counting, seen: Any, made: Any) -> bool:
+    """The real server may have a controller-manager by now, which empties the namespaces of earlier tests."""
+    return bool(seen == made if isinstance(server, Embedded) else seen >= made)
 
 
 def without_other_watches(seen: Counter[str], made: Counter[str]) -> Counter[str]:
@@ -65,14 +71,16 @@ ASKED: dict[str, tuple[Asked, list[str]]] = {
 
 @pytest.mark.parametrize(("ask", "expected"), ASKED.values(), ids=ASKED)
 def test_a_request_is_counted_under_the_real_names(
-    rest: Rest, widgets: str, ask: Asked, expected: list[str]
+    server: Counting, rest: Rest, widgets: str, ask: Asked, expected: list[str]
 ) -> None:
     before = counters(rest)
     rest.post(widgets, widget("a")).ok()
     ask(rest, widgets)
     made = Counter([line("POST", 201, ONE), *expected])
-    # A server may count after it answered, and an earlier test's watch when it ends.
-    eventually(lambda: without_other_watches(counters(rest) - before, made), lambda seen: seen == made)
+    # A server may count after it answered, and an earlier test's watch when it ends. The real one may have a
+    # controller-manager by now, which empties the namespaces of earlier tests.
+    compare: Callable[[Any, Any], bool] = operator.eq if isinstance(server, Embedded) else operator.ge
+    eventually(lambda: without_other_watches(counters(rest) - before, made), lambda seen: compare(seen, made))
 
 
 def test_the_reader_counts_writes_of_one_kind(server: Counting, rest: Rest, widgets: str) -> None:
@@ -83,4 +91,4 @@ def test_the_reader_counts_writes_of_one_kind(server: Counting, rest: Rest, widg
     rest.get(f"{widgets}/a").ok()
     made = eventually(lambda: requests(server) - before, lambda seen: seen["GET", "widgets", "", 200] == 1)
     assert made["PATCH", "widgets", "status", 200] == 1
-    assert writes(made, "widgets") == 3
+    assert is_all(server, writes(made, "widgets"), 3)
