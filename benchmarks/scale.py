@@ -36,7 +36,7 @@ from tests.harness.requests import Request, requests, writes
 SIZES = (100, 500, 1000, 5000)
 PODS = 30
 LANES = 16
-AGENTS = 500  # in one process
+HOSTS = 10  # processes with agents, at every size: what an agent costs depends on how many share a process
 JOINING = 32  # agents that start at the same time, in all
 PATIENCE = 1800.0
 LIMIT = 11.0  # how much more 5,000 nodes may cost than 500
@@ -155,7 +155,7 @@ async def _declare(target: Target) -> None:
 
 
 async def _join(nodes: int, server: Embedded, folder: Path, hosts: list[Host]) -> float:
-    shares = [range(first, min(first + AGENTS, nodes)) for first in range(0, nodes, AGENTS)]
+    shares = [range(nodes * host // HOSTS, nodes * (host + 1) // HOSTS) for host in range(HOSTS)]
     lanes = max(1, JOINING // len(shares))
     started = time.monotonic()
     for share in shares:

@@ -6,7 +6,7 @@ Which they are changes with the node's network containers, so informers come and
 import asyncio
 from collections.abc import Callable, Iterable
 
-from subnetes.api.clustersubnet import ClusterSubnet
+from subnetes.api.clustersubnet import ClusterSubnet, Scaler
 from subnetes.api.names import NAMESPACE
 from subnetes.kube.client import Client
 from subnetes.kube.informer import Informer
@@ -18,7 +18,10 @@ Told = Callable[[str, ClusterSubnet | None], None]
 
 
 class SubnetWatch:
-    """A `Service`. `told(name, subnet)` is called at first and at every change; None: there is none."""
+    """A `Service`. `told(name, subnet)` is called at first and whenever what rules the node changed.
+
+    None: there is no such subnet.
+    """
 
     def __init__(self, client: Client, told: Told, metrics: Metrics) -> None:
         self._client = client
@@ -55,8 +58,17 @@ class SubnetWatch:
     async def _follow(self, name: str) -> None:
         selection = Selection(self._client, ClusterSubnet, NAMESPACE, field_selector=f"metadata.name={name}")
         informer = Informer(f"clustersubnet-{name}", selection, metrics=self._metrics)
-        informer.on_change(lambda _old, new: self._told(name, new))
+        informer.on_change(lambda old, new: self._changed_to(name, old, new))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.synced()
             self._told(name, informer.store.get(Key(NAMESPACE, name)))
+
+    def _changed_to(self, name: str, old: ClusterSubnet | None, new: ClusterSubnet | None) -> None:
+        if old is None or new is None or _ruling(old) != _ruling(new):
+            self._told(name, new)
+
+
+def _ruling(subnet: ClusterSubnet) -> tuple[bool | None, Scaler | None]:
+    """What an agent follows. Counts change every half minute, and every agent of the cluster hears of it."""
+    return (subnet.status.exhausted, subnet.status.scaler) if subnet.status else (None, None)
