@@ -383,6 +383,10 @@ def test_the_same_address_in_two_networks_is_two_addresses() -> None:
     assert check(snapshot, settled=True) == []
 
 
+def test_the_network_of_an_nc_is_dncs_word_whatever_another_control_plane_called_it() -> None:
+    assert check(status_has(CLEAN, 0, network="their-vnet"), settled=True) == []
+
+
 def test_addresses_compare_however_they_are_written() -> None:
     six = Container("a", "n7", "s", "", "fd00::/64", "fd00::1/64", 1)
     also = Container("b", "n8", "s", "", "fd00::/64", "fd00:0::0001", 1)

@@ -71,12 +71,12 @@ def two_pods(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _claims(snapshot: Snapshot) -> Iterator[tuple[Place, Claim]]:
+    networks = {nc.id: nc.network for nc in (*snapshot.statuses(), *(snapshot.dnc or ()))}  # DNC knows better
     for nc in snapshot.dnc or ():
-        yield from _of_container(nc, "DNC's record")
+        yield from _of_container(nc, nc.network, "DNC's record")
     for config in snapshot.configs:
         for nc in config.containers:
-            yield from _of_container(nc, f"status of NNC {config.node}")
-    networks = {nc.id: nc.network for nc in (*(snapshot.dnc or ()), *snapshot.statuses())}
+            yield from _of_container(nc, networks[nc.id], f"status of NNC {config.node}")
     for pool, _ in pools_of_nodes(snapshot):
         source = f"journal of {pool.node}"
         for ip in pool.journal:
@@ -85,11 +85,11 @@ def _claims(snapshot: Snapshot) -> Iterator[tuple[Place, Claim]]:
                 yield place, Claim(ip.nc, ip.id, pool.node, source)
 
 
-def _of_container(nc: Container, source: str) -> Iterator[tuple[Place, Claim]]:
+def _of_container(nc: Container, network: str, source: str) -> Iterator[tuple[Place, Claim]]:
     if nc.primary:
-        yield (nc.network, plain(nc.primary)), Claim(nc.id, "", nc.node, source)
+        yield (network, plain(nc.primary)), Claim(nc.id, "", nc.node, source)
     for grant in (*nc.secondary, *nc.leaving):
-        yield (nc.network, plain(grant.address)), Claim(nc.id, grant.id, nc.node, source)
+        yield (network, plain(grant.address)), Claim(nc.id, grant.id, nc.node, source)
 
 
 def pools_of_nodes(snapshot: Snapshot) -> Iterator[tuple[NodePool, NodeConfig]]:
