@@ -19,6 +19,8 @@ from subnetes.cni import fallback as module
 from tests.cni.execution import Plugin
 from tests.cni.requests import environment
 
+pytestmark = pytest.mark.slow
+
 HERE = "@HERE@"  # stands for the folder of the example
 
 names = st.sampled_from(["ipam", "socket", "cniVersion", "name", "é", "ipam2"]) | st.text(max_size=3)

@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from subnetes.dnc.http_client import HttpAllocator
 from subnetes.dnc.types import SubnetKey
 from tests.controllers.test_process import becomes, holds
 from tests.controllers.world import World, ids
 from tests.harness.clients import eventually
 from tests.harness.processes import Child, free_ports, start
+
+pytestmark = pytest.mark.slow
 
 TOKEN = "green-token-0123456789"
 

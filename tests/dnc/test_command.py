@@ -15,6 +15,8 @@ from tests.harness.certificates import Authority
 from tests.harness.clients import eventually
 from tests.harness.processes import Child, start
 
+pytestmark = pytest.mark.slow
+
 BLUE = "blue-token-0123456789"
 A = SubnetKey("", "a", 4)
 

@@ -17,6 +17,8 @@ from tests.harness.clients import eventually
 from tests.harness.postgres import Postgres
 from tests.harness.processes import Child, start
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WRITERS = [f"writer-{number}" for number in range(8)]
 

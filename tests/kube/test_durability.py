@@ -13,6 +13,8 @@ import pytest
 
 from tests.harness.embedded import Embedded
 
+pytestmark = pytest.mark.slow
+
 PATH = "/api/v1/namespaces/default/configmaps"
 ROUNDS = 20
 WRITERS = 8

@@ -31,6 +31,8 @@ from tests.harness.embedded import Embedded
 from tests.harness.rest import Rest
 from tests.harness.widgets import install
 
+pytestmark = pytest.mark.slow
+
 NNCS = "/apis/acn.azure.com/v1beta1/namespaces/kube-system/nodenetworkconfigs"
 TOKEN = "blue-token-0123456789"
 CLEAN = "clean: 1 nodes, 1 network containers, 3 secondary IPs, 1 journals, 1 assigned there, 1 pods"

@@ -18,6 +18,8 @@ import yaml
 
 from subnetes.api.crd import crds
 
+pytestmark = pytest.mark.slow
+
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 

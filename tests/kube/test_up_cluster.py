@@ -12,6 +12,8 @@ import pytest
 
 from tests.kube.test_up import call, interrupt, up
 
+pytestmark = pytest.mark.slow
+
 NNCS = "/apis/acn.azure.com/v1beta1/namespaces/kube-system/nodenetworkconfigs"
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"

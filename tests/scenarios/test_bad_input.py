@@ -24,6 +24,8 @@ from tests.cni.requests import config, environment, request
 from tests.scenarios.life import Life, changes, held, maximum, message, scaler, spec_of, told, write_request
 from tests.scenarios.world import World
 
+pytestmark = pytest.mark.slow
+
 HOSTNAME = "kubernetes.io/hostname"
 NOT_FAR = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": ["far"]}]}
 ONLY_FAR = {"matchLabels": {HOSTNAME: "far"}}

@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 # A busy test machine takes long to create 110 pods; that is one burst all the same.
 PATIENT: dict[str, Any] = {"quiet": 0.5, "at_most": 5.0, "wait": 20.0, "shrink_after": 60.0}

@@ -16,6 +16,8 @@ from subnetes.simulation.plugin import PluginFailed
 from tests.scenarios.runtime import Runtime
 from tests.scenarios.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def runtime(world: World) -> AsyncIterator[Runtime]:

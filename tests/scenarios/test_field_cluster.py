@@ -2,12 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from subnetes.api.core import Pod
 from subnetes.api.names import NAMESPACE
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.kube.client import PAGE_SIZE
 from tests.scenarios.record import double_grants
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 
 async def test_row_04_an_agent_that_restarts_under_load_gives_no_address_twice(world: World) -> None:

@@ -18,6 +18,8 @@ from tests.harness.requests import Request
 from tests.scenarios.parts import new_allocator
 from tests.scenarios.world import World
 
+pytestmark = pytest.mark.slow
+
 BATCH = 16
 SPACE = "10.1.0.0/27"  # 29 addresses: 32 less the network's, the broadcast's and the gateway's
 WINDOW = 2.0  # seconds in which requests are counted

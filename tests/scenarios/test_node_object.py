@@ -1,7 +1,11 @@
 """A Node object goes while its machine lives, and comes back; or it does not, and nothing of it is lost."""
 
+import pytest
+
 from tests.scenarios.test_takeover import ids
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_node_that_returns_within_its_grace_has_all_that_it_had(bare_world: World) -> None:

@@ -1,6 +1,10 @@
 """Idle IPs come back: a /24 shared by twelve idle nodes, then one of them needs most of it."""
 
+import pytest
+
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 NODES = [f"n{number:02}" for number in range(12)]
 

@@ -3,12 +3,16 @@
 import uuid
 from typing import Any
 
+import pytest
+
 from subnetes.api.core import Node
 from subnetes.api.names import NAMESPACE
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.kube.patches import MergePatch
 from tests.scenarios.record import double_grants
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 
 def ids(world: World, node: str) -> dict[str, str]:

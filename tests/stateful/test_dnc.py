@@ -30,6 +30,8 @@ from tests.harness.audit import audit
 from tests.harness.dnc_model import Model, ModelNC, number
 from tests.harness.postgres import Postgres, running_postgres
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 A, B = SubnetKey("", "a", 4), SubnetKey("", "b", 4)

@@ -7,6 +7,7 @@ every moment, also while it is frozen between two of its steps.
 from dataclasses import dataclass
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -15,6 +16,8 @@ from subnetes.kube.election import Candidacy, Terms
 from subnetes.kube.errors import ApiError, NotFound
 from subnetes.kube.key import Key
 from tests.harness.leases import LeaseServer
+
+pytestmark = pytest.mark.slow
 
 LEASE = Key("kube-system", "controllers")
 WHO = st.integers(0, 2)

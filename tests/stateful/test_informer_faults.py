@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
 
 from subnetes.kube.backoff import Backoff
@@ -17,6 +18,8 @@ from subnetes.kube.informer import Informer
 from subnetes.kube.key import Key, key_of
 from tests.harness import virtual_time
 from tests.harness.collection import Collection, Thing, version_of
+
+pytestmark = pytest.mark.slow
 
 Step = Callable[[Collection], None]
 

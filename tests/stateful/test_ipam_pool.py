@@ -30,6 +30,8 @@ from subnetes.ipam.pool import (
     replay,
 )
 
+pytestmark = pytest.mark.slow
+
 NCS = ("v4", "v6")
 IDS = st.sampled_from([f"id-{number}" for number in range(10)])
 ADDRESSES = st.sampled_from([f"10.0.0.{number}" for number in range(8)])

@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from subnetes.apiserver.store import Busy, Change, Exists, Expired, Missing, Row, Stale, Store
 
+pytestmark = pytest.mark.slow
+
 RESOURCES = st.sampled_from(["pods", "nodes"])
 # `a-b/` sorts before `a/`, which a comparison of namespace and name, one by one, would get wrong.
 KEYS = st.sampled_from(["a/x", "a/y", "a-b/x", "b/x", "b/xy", "lone"])

@@ -41,6 +41,8 @@ from subnetes.kube.patches import MergePatch
 from subnetes.kube.sources import from_kubeconfig
 from tests.harness.system import GRACE, SUBNET, Clock, Machine, Outcome, Part, System
 
+pytestmark = pytest.mark.slow
+
 SPACE = "10.1.0.0/27"
 CAPACITY = 29
 ROUNDS = 12

@@ -1,10 +1,13 @@
 """The work queue against its promises, for additions, takes and ends in any order."""
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from subnetes.kube.workqueue import WorkQueue
+
+pytestmark = pytest.mark.slow
 
 KEYS = st.sampled_from("abcd")
 SECONDS = st.integers(0, 50).map(float)

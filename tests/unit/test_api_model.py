@@ -113,6 +113,7 @@ _STRATEGIES: dict[type, Callable[[Any, Documents], Documents]] = {
 several = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 class TestEveryKind:
     @several
