@@ -22,7 +22,7 @@ apiVersion: acn.azure.com/v1beta1
 kind: NodeNetworkConfig
 metadata: {name: nodename, namespace: kube-system}
 spec:
-  availabilityZone: "1"
+  availabilityZone: 1
   releasedIPs: [abc-ip-123-guid]
   secondaryIPs: {abc-nc-123-guid: 16}
 status:
@@ -55,7 +55,7 @@ apiVersion: acn.azure.com/v1alpha
 kind: NodeNetworkConfig
 metadata: {name: nodename, namespace: kube-system}
 spec:
-  availabilityZone: "1"
+  availabilityZone: 1
   requestedIPCount: 16
   ipsNotInUse: [abc-ip-123-guid]
 status:

@@ -1,12 +1,15 @@
 """Names that several components must spell alike: annotations, finalizers, labels, the reserved namespace.
 
-What an NNC carries beside its fields. One owner each: DNC-RC writes all of them, agents and conversions read.
+What an NNC carries beside its fields. One owner each: DNC-RC writes all of them but CONVERSION, agents and
+conversions read.
 """
 
 NAMESPACE = "kube-system"
 
 SCALER = "acn.azure.com/scaler"
 """On an NNC, for readers of v1alpha: the scaling values of its first network container, as JSON."""
+CONVERSION = "acn.azure.com/conversion"
+"""On an NNC: what the version that it is shown or stored in cannot say, as JSON. The conversion's alone."""
 DRAINING = "acn.azure.com/draining"
 """On an NNC: the ids of network containers whose subnet no longer matches the node, with commas between."""
 GRANTER = "acn.azure.com/granter"
@@ -14,6 +17,8 @@ GRANTER = "acn.azure.com/granter"
 has under way conflicts."""
 MAX_IPS = "acn.azure.com/max-ip-count"
 """On a Node: how many IPs it may have over all its network containers, instead of the default."""
+IMPORTED_MAX = "acn.azure.com/imported-max-ip-count"
+"""On an NNC: how many IPs its node may have, as an older control plane said; while the Node says nothing."""
 
 RELEASE_FINALIZER = "acn.azure.com/release-ips"
 """On an NNC: its IPs are still reserved."""

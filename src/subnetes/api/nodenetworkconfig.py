@@ -76,8 +76,8 @@ class NetworkContainer(Model):
 class NodeNetworkConfigSpec(Model):
     """What the node asks for. Its agent, CNS, is the only writer."""
 
-    availability_zone: str = ""
-    """The zone that the node is in."""
+    availability_zone: Count | None = None
+    """The number of the zone that the node is in."""
     released_ips: Annotated[list[str], ATOMIC_LIST] | None = None
     """The ids of secondary IPs that the node has let go of. Exactly these are taken back, and no others."""
     secondary_ips: Annotated[dict[str, Count], ATOMIC_MAP] | None = None

@@ -84,8 +84,8 @@ class Scaler(Model):
 class NodeNetworkConfigSpec(Model):
     """What the node asks for."""
 
-    availability_zone: str = ""
-    """The zone that the node is in."""
+    availability_zone: Count | None = None
+    """The number of the zone that the node is in."""
     ips_not_in_use: Annotated[list[str], ATOMIC_LIST] | None = None
     """The names of IP assignments that the node has let go of."""
     requested_ip_count: Count | None = None
