@@ -1,7 +1,7 @@
 # One door for the developer: `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help packages cluster cluster-down setup run test test-fast check format generate lock kube-assets bench-client bench-apiserver bench-cni bench-ipam bench-agent bench-scale clean
+.PHONY: help packages cluster cluster-down setup run test test-fast check format generate lock kube-assets bench-client bench-apiserver bench-cni bench-ipam bench-agent bench-scale bench-conversion clean
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -65,6 +65,9 @@ bench-agent: setup ## memory and idle CPU of the node agent with 110 pods
 
 bench-scale: setup ## 100 to 5,000 nodes with 30 pods each on the embedded API server: seconds, writes, memory
 	@$(PY) -m benchmarks.scale
+
+bench-conversion: setup ## a review of an NNC with 250 IPs, beside an empty handler; 5,000 of them one by one and at once
+	@$(PY) -m benchmarks.conversion
 
 bench-cni: setup kube-assets ## ADD and DEL through the CNI executable, beside host-local, with /bin/true as the floor
 	@$(PY) -m benchmarks.cni

@@ -314,8 +314,8 @@ def condition(subnet: ClusterSubnet, kind: str) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def new_world() -> AsyncIterator[World]:
-    async with Server(Config(data=None, crds=crds())) as server, client_of(server) as client:
+async def new_world(kinds: list[dict[str, Any]] | None = None) -> AsyncIterator[World]:
+    async with Server(Config(data=None, crds=kinds or crds())) as server, client_of(server) as client:
         world = World(client, server.kubeconfig)
         try:
             yield world

@@ -29,6 +29,7 @@ USERS = {  # token = name; who they are decides what RBAC lets them do
     "system:node:a": ["system:nodes"],  # as kubelets, and agents with their credentials, are known
     "system:node:b": ["system:nodes"],
     "system:serviceaccount:kube-system:subnetes-controller": ["system:serviceaccounts"],
+    "system:serviceaccount:kube-system:subnetes-webhook": ["system:serviceaccounts"],
 }
 
 

@@ -1,6 +1,10 @@
-"""deploy/rbac on a real API server: the controller can do its work, and a node nothing but ask for itself."""
+"""deploy/rbac on a real API server: the controller can do its work, and a node nothing but ask for itself.
+
+Both versions of NodeNetworkConfig are served, for old agents must get by with the same permissions.
+"""
 
 import asyncio
+import json
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -9,39 +13,66 @@ from typing import Any
 
 import pytest
 
-from subnetes.api import names
+from subnetes.api import names, nodenetworkconfig_v1alpha
 from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetSpec
+from subnetes.api.clustersubnetstate import ClusterSubnetState
+from subnetes.api.conversion import convert
 from subnetes.api.core import Event, Node, ObjectReference, Pod
-from subnetes.api.meta import ObjectMeta
-from subnetes.api.nodenetworkconfig import NodeNetworkConfig
+from subnetes.api.crd import crds
+from subnetes.api.meta import Object, ObjectMeta
+from subnetes.api.model import to_builtins
+from subnetes.api.nodenetworkconfig import NodeNetworkConfig, NodeNetworkConfigSpec
 from subnetes.controllers.process import Settings, dnc_rc, in_memory
+from subnetes.controllers.projection import asked_in_v1alpha
 from subnetes.controllers.status import containers_of
 from subnetes.kube.client import Client
 from subnetes.kube.election import Terms
-from subnetes.kube.errors import Forbidden, Invalid, NotFound
-from subnetes.kube.patches import JsonPatch, MergePatch
+from subnetes.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from subnetes.kube.patches import Apply, JsonPatch, MergePatch
 from subnetes.kube.services import run
 from subnetes.kube.sources import from_kubeconfig
 from tests.harness.clients import client_of
 from tests.harness.control_plane import ControlPlane
+from tests.harness.subnet_states import SUBNET_STATES
+from tests.harness.webhook import ConversionWebhook, converting
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONTROLLER = "system:serviceaccount:kube-system:subnetes-controller"
 REFUSED = (Forbidden, Invalid)  # by RBAC, and by the admission policy
+OLD = nodenetworkconfig_v1alpha.NodeNetworkConfig
 
 
 @pytest.fixture(scope="module")
-def guarded(assets: Path) -> Iterator[ControlPlane]:
+def webhook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConversionWebhook]:
+    with ConversionWebhook(tmp_path_factory.mktemp("webhook"), converting(convert)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    assets: Path, webhook: ConversionWebhook, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
     """A control plane of its own: the policy must not bind other tests."""
+    kinds = tmp_path_factory.mktemp("crds") / "crds.json"
+    kinds.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": served_twice(webhook)}))
     with ControlPlane(assets) as plane:
-        for folder in ("crds", "rbac"):
-            done = plane.kubectl("apply", "-f", str(DEPLOY / folder))
+        for folder in (kinds, DEPLOY / "rbac"):
+            done = plane.kubectl("apply", "-f", str(folder))
             assert done.returncode == 0, done.stderr
         waited: subprocess.CompletedProcess[str] = plane.kubectl(
             "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"
         )
         assert waited.returncode == 0, waited.stderr
         yield plane
+
+
+def served_twice(webhook: ConversionWebhook) -> list[dict[str, Any]]:
+    """All our CRDs, with every version of NodeNetworkConfig served, and Azure's ClusterSubnetState."""
+    ours = crds()
+    nnc = ours[0]["spec"]
+    nnc["conversion"] = webhook.crd_conversion()
+    nnc["versions"] = [version | {"served": True} for version in nnc["versions"]]
+    return [*ours, SUBNET_STATES]
 
 
 def as_user(plane: ControlPlane, name: str) -> Client:
@@ -79,22 +110,37 @@ async def patched(client: Client, node: str, document: dict[str, Any]) -> NodeNe
     return await client.patch(NodeNetworkConfig, node, MergePatch(document), names.NAMESPACE)
 
 
-async def cluster(admin: Client) -> None:
-    """A subnet and two nodes, each with its NNC."""
+@asynccontextmanager
+async def cluster(admin: Client) -> AsyncIterator[None]:
+    """A subnet and two nodes, each with its NNC; nothing is left of them at the end."""
     metadata = ObjectMeta(name="pods", namespace=names.NAMESPACE)
     await admin.create(
-        ClusterSubnet(metadata=metadata, spec=ClusterSubnetSpec(address_space=["10.1.0.0/24"]))
+        ClusterSubnet(metadata=metadata, spec=ClusterSubnetSpec(address_space=["10.1.0.0/23"]))
     )
     for name in "ab":
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         await admin.create(node, resource=Node.resource)
     for name in "ab":
         await becomes(lambda name=name: holds(admin, name, 0))  # type: ignore[misc]
+    yield
+    for each in (await admin.list(Node)).items:
+        await admin.delete(Node, each.metadata.name)
+    await becomes(lambda: are_gone(admin, NodeNetworkConfig))
+    await admin.delete(ClusterSubnet, "pods", names.NAMESPACE)
+    await becomes(lambda: are_gone(admin, ClusterSubnet))
+
+
+async def are_gone(admin: Client, kind: type[Object]) -> bool:
+    return not (await admin.list(kind, names.NAMESPACE)).items
 
 
 async def test_roles_let_the_controller_work_and_a_node_only_ask_for_itself(guarded: ControlPlane) -> None:
-    async with client_of(guarded) as admin, as_user(guarded, "system:node:a") as agent, controllers(guarded):
-        await cluster(admin)
+    async with (
+        client_of(guarded) as admin,
+        as_user(guarded, "system:node:a") as agent,
+        controllers(guarded),
+        cluster(admin),
+    ):
         nc = containers_of(await agent.get(NodeNetworkConfig, "a", names.NAMESPACE))[0].id
         await becomes(lambda: is_refused(patched(agent, "b", {"spec": {"secondaryIPs": {"x": 1}}})))
         await patched(agent, "a", {"spec": {"secondaryIPs": {nc: 15}, "releasedIPs": []}})
@@ -103,6 +149,91 @@ async def test_roles_let_the_controller_work_and_a_node_only_ask_for_itself(guar
         await reading_and_events_work(agent)
         await a_node_returns(admin)
         await a_node_goes(admin)
+
+
+async def applied(client: Client, node: str, **spec: Any) -> OLD:
+    """As an old agent writes: server-side apply, by force, of the whole spec in v1alpha."""
+    document = OLD(metadata=ObjectMeta(name=node, namespace=names.NAMESPACE))
+    whole = to_builtins(document) | {"spec": spec}
+    return await client.patch(OLD, node, Apply(whole, force=True, field_manager="azure-cns"), names.NAMESPACE)
+
+
+async def test_an_old_agent_gets_by_with_the_same_permissions(guarded: ControlPlane) -> None:
+    async with (
+        client_of(guarded) as admin,
+        as_user(guarded, "system:node:a") as agent,
+        controllers(guarded),
+        cluster(admin),
+    ):
+        await becomes(lambda: is_refused(applied(agent, "b", requestedIPCount=1)))
+        await applied(agent, "a", requestedIPCount=5, ipsNotInUse=[])
+        await becomes(lambda: holds(admin, "a", 5))
+        await it_writes_after_an_agent_of_today(admin, agent)
+        await it_updates_as_the_first_ones_did(admin, agent)
+        await it_reads_what_it_watches(agent)
+        await the_carrying_annotation_gives_no_more_than_spec(admin, agent)
+        await everything_else_is_refused(agent)
+        for metadata in ({"labels": {"x": "y"}}, {"annotations": {names.GRANTER: "me"}}):
+            with pytest.raises(REFUSED):
+                await agent.patch(OLD, "a", MergePatch({"metadata": metadata}), names.NAMESPACE)
+
+
+async def it_writes_after_an_agent_of_today(admin: Client, agent: Client) -> None:
+    """What is carried for it is made anew, fields come and go, and the policy must bear all that."""
+    nnc = await admin.get(NodeNetworkConfig, "a", names.NAMESPACE)
+    assert asked_in_v1alpha(nnc)
+    nc = containers_of(nnc)[0]
+    await patched(agent, "a", {"spec": {"secondaryIPs": {nc.id: 8}, "releasedIPs": []}})
+    await becomes(lambda: holds(admin, "a", 8))
+    nnc = await admin.get(NodeNetworkConfig, "a", names.NAMESPACE)
+    assert not asked_in_v1alpha(nnc)
+    first, *_ = containers_of(nnc)[0].secondary_ips or []
+    await applied(agent, "a", requestedIPCount=7, ipsNotInUse=[first.id])
+    await becomes(lambda: holds(admin, "a", 7))
+    await applied(agent, "a", requestedIPCount=10)  # an empty list is left out
+    await becomes(lambda: holds(admin, "a", 10))
+    nnc = await admin.get(NodeNetworkConfig, "a", names.NAMESPACE)
+    assert asked_in_v1alpha(nnc)
+    spec = nnc.spec or NodeNetworkConfigSpec()
+    assert (spec.secondary_ips, spec.released_ips) == ({nc.id: 10}, None)
+
+
+async def it_updates_as_the_first_ones_did(admin: Client, agent: Client) -> None:
+    async def updated() -> bool:
+        found = await agent.get(OLD, "a", names.NAMESPACE)
+        assert found.spec is not None
+        found.spec.requested_ip_count = 12
+        try:
+            await agent.update(found)
+        except Conflict:
+            return False
+        return True
+
+    await becomes(updated)
+    await becomes(lambda: holds(admin, "a", 12))
+
+
+async def it_reads_what_it_watches(agent: Client) -> None:
+    listed = await agent.list(OLD, names.NAMESPACE, field_selector="metadata.name=a")
+    assert [each.metadata.name for each in listed.items] == ["a"]
+    states = await agent.list(ClusterSubnetState, names.NAMESPACE)
+    assert [(each.metadata.name, each.status and each.status.exhausted) for each in states.items] == [
+        ("pods", False)
+    ]
+    with pytest.raises(REFUSED):
+        await agent.delete(ClusterSubnetState, "pods", names.NAMESPACE)
+
+
+async def the_carrying_annotation_gives_no_more_than_spec(admin: Client, agent: Client) -> None:
+    found = await agent.get(NodeNetworkConfig, "a", names.NAMESPACE)
+    shown = (found.metadata.annotations or {})[names.SCALER]
+    lie = {"requestedIPCount": 10**6, "scaler": {"value": {"maxIPCount": 10**6}, "beside": shown}}
+    planted = {"metadata": {"annotations": {names.CONVERSION: json.dumps(lie)}}}
+    await patched(agent, "a", planted | {"spec": {"secondaryIPs": None}})
+    await becomes(lambda: holds(admin, "a", 250))
+    annotations = (await admin.get(NodeNetworkConfig, "a", names.NAMESPACE)).metadata.annotations or {}
+    assert annotations[names.SCALER] == shown
+    assert names.IMPORTED_MAX not in annotations
 
 
 async def is_refused(attempt: Awaitable[Any]) -> bool:

@@ -65,6 +65,21 @@ def test_a_burst_is_followed_by_the_pools_and_cleared_again(tmp_path: Path) -> N
         assert interrupt(process) == (0, "")
 
 
+def test_old_clients_read_and_write_v1alpha(tmp_path: Path) -> None:
+    old = NNCS.replace("v1beta1", "v1alpha")
+    with up(f"--data-dir={tmp_path / 'data'}", "--nodes=1") as (process, kubeconfig):
+        eventually(lambda: len(pools(kubeconfig)["node-1"]) == 15)
+        (seen,) = items(kubeconfig, old)
+        assert seen["spec"]["requestedIPCount"] == 15
+        assert seen["status"]["scaler"]["batchSize"] == 16
+        named = {each["name"] for nc in seen["status"]["networkContainers"] for each in nc["ipAssignments"]}
+        assert named == pools(kubeconfig)["node-1"].keys()
+        seen["spec"]["availabilityZone"] = 2
+        call(kubeconfig, "PUT", f"{old}/node-1", seen)
+        assert items(kubeconfig, NNCS)[0]["spec"]["availabilityZone"] == 2
+        assert interrupt(process) == (0, "")
+
+
 @pytest.mark.parametrize("how", ["asked to stop", pytest.param("killed", marks=pytest.mark.slow)])
 def test_a_second_start_finds_nodes_pods_and_pools_as_they_were(tmp_path: Path, how: str) -> None:
     folder = f"--data-dir={tmp_path / 'data'}"

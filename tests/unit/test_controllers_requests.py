@@ -1,5 +1,6 @@
 """What a node asks for, and what becomes of it in its status."""
 
+from subnetes.api import names
 from subnetes.api.meta import Condition
 from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig, NodeNetworkConfigSpec
 from subnetes.controllers import status
@@ -27,6 +28,19 @@ def test_an_nc_that_is_not_mentioned_or_drains_asks_for_nothing() -> None:
     request = read(nnc({"b": 5}), [nc("a", "x"), nc("b", "y")], 250, draining={"b"})
     assert request.asks == {"a": Ask(0, ()), "b": Ask(0, ())}
     assert read(NodeNetworkConfig(), [nc("a")], 250).asks == {"a": Ask(0, ())}
+
+
+def test_a_carried_count_is_for_the_first_nc_that_stays_while_the_spec_says_nothing() -> None:
+    asked = nnc(None, ["x"])
+    asked.metadata.annotations = {names.CONVERSION: '{"requestedIPCount":300}'}
+    request = read(asked, [nc("a", "x"), nc("b")], 250, draining={"a"})
+    assert request.asks == {"a": Ask(0, ("x",)), "b": Ask(250, ())}
+    assert (request.unknown, request.cut) == ((), 50)
+    assert read(asked, [], 250).asks == {}
+    for stated in ({}, {"b": 1}):
+        said = nnc(stated)
+        said.metadata.annotations = asked.metadata.annotations
+        assert read(said, [nc("a")], 250).asks == {"a": Ask(0, ())}
 
 
 def test_the_sum_is_cut_at_the_maximum_and_strangers_are_named() -> None:

@@ -1,5 +1,9 @@
 """Scaler precedence, replication, and what the nodes of a subnet would hold."""
 
+import json
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +25,7 @@ from subnetes.api.nodenetworkconfig import (
 from subnetes.controllers import scalers, subnet_status
 from subnetes.controllers.projection import Projection
 from subnetes.controllers.subnet_status import Level
-from subnetes.ipam.exhaustion import contribution
+from subnetes.ipam.exhaustion import contribution, old_contribution
 from subnetes.ipam.scaling import DEFAULT
 
 
@@ -72,6 +76,63 @@ def test_what_a_node_asks_for_above_its_maximum_does_not_keep_a_subnet_exhausted
     assert projected(asking(10**9)) == contribution(DEFAULT, 250) + contribution(DEFAULT, 0)
     assert projected(asking(20, thirty)) == contribution(DEFAULT, 20) + contribution(DEFAULT, 10)
     assert projected(asking(10**9, {names.SCALER: "{"})) == projected(asking(10**9))
+
+
+def carrying(scaler: dict[str, int], beside: str | None = None) -> dict[str, str]:
+    """The annotations of an NNC whose status.scaler an older control plane wrote."""
+    carried = {"scaler": {"value": scaler} | ({"beside": beside} if beside else {})}
+    return {names.CONVERSION: json.dumps(carried)} | ({names.SCALER: beside} if beside else {})
+
+
+def test_what_an_older_control_plane_said_counts_until_newer_values_are_written() -> None:
+    old = {"batchSize": 10, "requestThresholdPercent": 30, "maxIPCount": 30}
+    ours = scalers.annotation(Scaler(batch=16, buffer=0.5), 40)
+    for annotations in (carrying(old), carrying(old, beside=ours)):
+        assert scalers.commonest([scalers.said(annotations)]) == Scaler(batch=10, buffer=0.3)
+        assert scalers.imported_maximum(annotations) == 30
+    written = carrying(old) | {names.SCALER: ours}
+    assert scalers.said(written) == ours
+    assert scalers.imported_maximum(written) is None
+    assert scalers.imported_maximum(written | {names.IMPORTED_MAX: "30"}) == 30
+    assert scalers.maximum_in(carrying(old)) == 30
+    assert scalers.maximum_in(written) == 40
+    assert (scalers.said(None), scalers.imported_maximum(None)) == ("", None)
+
+
+@pytest.mark.parametrize("stated", [0, -1, 250, 251, 10**9])
+def test_an_nnc_cannot_raise_its_nodes_maximum(stated: int) -> None:
+    assert scalers.imported_maximum(carrying({"maxIPCount": stated})) is None
+
+
+def owning(version: str, *fields: str, subresource: str = "") -> dict[str, Any]:
+    inside: dict[str, Any] = {f"f:{field}": {} for field in fields}
+    entry = {"manager": version, "apiVersion": f"acn.azure.com/{version}", "fieldsV1": {"f:spec": inside}}
+    return entry | ({"subresource": subresource} if subresource else {})
+
+
+@pytest.mark.parametrize(
+    ("managed", "is_old"),
+    [
+        (None, False),
+        ([owning("v1alpha", "requestedIPCount", "ipsNotInUse")], True),
+        ([owning("v1alpha", "requestedIPCount"), owning("v1beta1", "releasedIPs")], True),
+        ([owning("v1alpha", "requestedIPCount"), owning("v1beta1", "secondaryIPs")], False),
+        ([owning("v1alpha", "ipsNotInUse")], False),
+        ([owning("v1alpha", "requestedIPCount", subresource="status")], False),
+        ([{"apiVersion": "acn.azure.com/v1alpha"}, {"fieldsV1": {}}, {}], False),
+    ],
+)
+def test_what_an_agent_of_old_asked_for_counts_as_it_scales(
+    managed: list[dict[str, Any]] | None, is_old: bool
+) -> None:
+    asking = nnc("a", {"nc-1": "pods"}, {"nc-1": 8})
+    asking.metadata.managed_fields = managed
+    projection = Projection()
+    projection.changed(None, asking)
+    expected = old_contribution(DEFAULT, 8) if is_old else contribution(DEFAULT, 8)
+    assert projection.of("pods", 4, DEFAULT) == expected
+    projection.changed(asking, None)
+    assert projection.of("pods", 4, DEFAULT) == 0
 
 
 def test_what_depends_on_state_is_refused_with_the_limit() -> None:

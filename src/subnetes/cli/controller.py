@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from subnetes.controllers import web
+from subnetes.controllers import migration, web
+from subnetes.controllers.migration import Pace
 from subnetes.controllers.process import COMPONENT, OpenAllocator, Settings, dnc_rc, in_memory
 from subnetes.dnc.allocator import Allocator
 from subnetes.dnc.errors import DncError
@@ -49,6 +50,18 @@ def add_to(commands: Any) -> None:
         default=120.0,
         help="seconds that a lost node keeps its IPs; default: 120",
     )
+    command.add_argument(
+        "--migration-rate",
+        type=_rate,
+        default=Pace.rate,
+        help=f"stored NNCs that are rewritten a second, when they must be; default: {Pace.rate:g}",
+    )
+    command.add_argument(
+        "--migration-settle",
+        type=_seconds,
+        default=Pace.settle,
+        help=f"seconds for all API servers to follow a changed CRD; default: {Pace.settle:g}",
+    )
     command.add_argument("--lease-duration", type=int, default=15, help="seconds; default: 15")
     command.add_argument("--renew-deadline", type=float, help="seconds; default: two thirds of the duration")
     command.add_argument("--retry-period", type=float, help="seconds; default: a fifth of the deadline")
@@ -68,11 +81,19 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _rate(text: str) -> float:
+    rate = _seconds(text)
+    if rate == 0:
+        raise argparse.ArgumentTypeError("a rate of 0 never ends")
+    return rate
+
+
 def run(options: argparse.Namespace) -> int:
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    logging.getLogger(migration.__name__).setLevel(logging.INFO)  # its progress is for everybody
     try:
         asyncio.run(_serve(options))
     except (ApiError, DncError, OSError, ValueError) as problem:
@@ -89,6 +110,7 @@ async def _serve(options: argparse.Namespace) -> None:
         node_grace=options.node_grace,
         terms=terms_of(options),
         namespace=options.namespace,
+        migration=Pace(rate=options.migration_rate, settle=options.migration_settle),
     )
     credentials = find_credentials(options.kubeconfig)
     async with Client(credentials, field_manager=COMPONENT, user_agent=COMPONENT) as client:

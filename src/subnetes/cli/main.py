@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-COMMANDS = ("up", "status", "demo", "agent", "controller", "dnc", "ipam", "cni")
+COMMANDS = ("up", "status", "demo", "agent", "controller", "webhook", "dnc", "ipam", "migrate", "cni")
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:

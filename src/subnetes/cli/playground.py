@@ -1,4 +1,4 @@
-"""What `subnetes up` starts around the API server: DNC-RC, a sample subnet, and simulated nodes.
+"""What `subnetes up` starts around the API server: DNC-RC, the webhook, a sample subnet, simulated nodes.
 
 A composition root of its own, so that the command stays about words and folders.
 """
@@ -14,6 +14,7 @@ from subnetes.api.clustersubnet import ClusterSubnet, ClusterSubnetSpec
 from subnetes.api.core import Node, Pod
 from subnetes.api.meta import ObjectMeta
 from subnetes.api.names import NAMESPACE
+from subnetes.cli.both_versions import BothVersions
 from subnetes.controllers.process import Settings, dnc_rc
 from subnetes.dnc.sql_allocator import SqlAllocator
 from subnetes.dnc.sqlite import open_sqlite
@@ -39,6 +40,7 @@ class Playground:
         self._machines = [_machine(folder, number) for number in range(1, nodes + 1)]
         self._folder = folder
         self._stack = AsyncExitStack()
+        self._versions: BothVersions | None = None
         self._nodes: list[SimulatedNode] = []
         self.services: list[Service] = []
 
@@ -50,6 +52,8 @@ class Playground:
             await self._take_away_others(client)
             settings = Settings(identity=socket.gethostname(), terms=TERMS, counts_every=COUNTS_EVERY)
             self.services.append(dnc_rc(client, _allocator, settings))
+            self._versions = BothVersions(await self._client(stack, "subnetes-webhook"))
+            self.services.extend(self._versions.services)
             for machine in self._machines:
                 clients = Clients(await self._client(stack, "subnetes-agent"), kubelets)
                 self._nodes.append(SimulatedNode(machine, clients))
@@ -61,7 +65,9 @@ class Playground:
         await self._stack.aclose()
 
     async def ready(self) -> None:
-        """Return once every node's kubelet finds its agent ready."""
+        """Return once NNCs are served in both versions, and every node's kubelet finds its agent ready."""
+        assert self._versions is not None
+        await self._versions.ready()
         for node in self._nodes:
             await node.ready()
 

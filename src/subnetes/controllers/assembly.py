@@ -19,6 +19,7 @@ from subnetes.controllers.node import NodeReconciler
 from subnetes.controllers.nodenetworkconfig import NodeNetworkConfigReconciler
 from subnetes.controllers.projection import Projection
 from subnetes.controllers.routes import Routes
+from subnetes.controllers.subnetstate import SubnetStates
 from subnetes.controllers.term import (
     Api,
     Events,
@@ -55,6 +56,7 @@ class Reconcilers:
             term, api, allocator, stores, adoption.Parts(self.departures.returning, events)
         )
         self.node = NodeReconciler(term, api, stores)
+        self.states = SubnetStates(term, api, stores)
         self.nnc = NodeNetworkConfigReconciler(
             term,
             nodenetworkconfig.Parts(api, allocator, stores, events, waiters, self.adoption, self.departures),
@@ -107,6 +109,9 @@ class Controllers:
         self.node = Controller("node", reconcilers.node.reconcile, workers=8, metrics=metrics)
         self.nnc = Controller("nodenetworkconfig", reconcilers.nnc.reconcile, workers=16, metrics=metrics)
         self.subnet = Controller("clustersubnet", reconcilers.subnet.reconcile, workers=4, metrics=metrics)
+        self.states = Controller(
+            "clustersubnetstate", reconcilers.states.reconcile, workers=2, metrics=metrics
+        )
         self.routes = Routes(
             reconcilers.term.namespace,
             informers.stores(),
@@ -119,12 +124,13 @@ class Controllers:
         self._told(informers.nncs, self.routes.nnc_changed)
         self._told(informers.subnets, self.routes.subnet_changed)
         self._told(informers.networks, self.routes.network_changed)
+        self.states.follow(informers.subnets)
 
     def all(self) -> list[Controller]:
-        return [self.subnet, self.node, self.nnc]
+        return [self.states, self.subnet, self.node, self.nnc]
 
     def _told(self, informer: Informer[T], changed: Handler[T]) -> None:
-        """All three wait until every store is whole; what a change concerns, the routes say."""
+        """All wait until every store is whole; what a change concerns, the routes say."""
         informer.on_change(changed)
         for controller in self.all():
             controller.follow(informer, _nobody)

@@ -99,7 +99,7 @@ class ClusterSubnetReconciler:
         if has_values or names.IMPORTED_SCALER in (subnet.metadata.annotations or {}):
             return False
         found = scalers.commonest(
-            (nnc.metadata.annotations or {}).get(names.SCALER, "")
+            scalers.said(nnc.metadata.annotations)
             for nnc in self._stores.holders(subnet.metadata.name)
             if containers_of(nnc)[0].subnet_name == subnet.metadata.name
         )

@@ -4,6 +4,8 @@ The NNC is owned by its Node, as agents of any age demand, and has a finalizer f
 no IP is forgotten however the Node goes. What becomes of it then is departure.py's.
 """
 
+from collections.abc import Mapping
+
 from subnetes.api import names
 from subnetes.api.core import Node
 from subnetes.api.meta import ObjectMeta, OwnerReference
@@ -37,7 +39,7 @@ class NodeReconciler:
         metadata = ObjectMeta(
             name=node.metadata.name,
             namespace=self._term.namespace,
-            annotations={names.GRANTER: self._term.identity, **scaler_annotation(self._stores, node)},
+            annotations={names.GRANTER: self._term.identity, **scaler_annotations(self._stores, node)},
             finalizers=[names.RELEASE_FINALIZER],
             owner_references=[owner(node)],
         )
@@ -54,10 +56,18 @@ def owner(node: Node) -> OwnerReference:
     )
 
 
-def scaler_annotation(stores: Stores, node: Node) -> dict[str, str]:
-    """The scaling values of the first subnet that the node draws from, once they are known."""
+def scaler_annotations(
+    stores: Stores, node: Node, present: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The scaling values of the first subnet that the node draws from, once they are known.
+
+    How many IPs it may have is the node's own; what an older control plane said of that is written down
+    before these values take its place.
+    """
     drawn = stores.drawn_from(node)
     status = drawn[0].status if drawn else None
     if status is None or status.scaler is None:
         return {}
-    return {names.SCALER: scalers.annotation(status.scaler, maximum_of(node))}
+    imported = scalers.imported_maximum(present)
+    values = {names.SCALER: scalers.annotation(status.scaler, maximum_of(node, imported))}
+    return values if imported is None else values | {names.IMPORTED_MAX: str(imported)}

@@ -13,11 +13,12 @@ import msgspec
 
 from subnetes.api import names
 from subnetes.api.core import Node
+from subnetes.api.model import to_builtins
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
-from subnetes.controllers import requests, status, usage
+from subnetes.controllers import requests, scalers, status, usage
 from subnetes.controllers.adoption import Adoption
 from subnetes.controllers.departure import Departures
-from subnetes.controllers.node import owner, scaler_annotation
+from subnetes.controllers.node import owner, scaler_annotations
 from subnetes.controllers.notices import Notices
 from subnetes.controllers.placement import declared, internal_ip, keys_of, maximum_of
 from subnetes.controllers.term import Api, Events, Stores, Term, as_trouble
@@ -103,7 +104,9 @@ class NodeNetworkConfigReconciler:
         held = await self._holdings(node)
         if self._departures.returning.has(node.metadata.name):
             return await self._restore(nnc, node, held)
-        request = requests.read(nnc, held.ncs, maximum_of(node), held.draining)
+        nnc = await self._announce(nnc, node)
+        maximum = maximum_of(node, scalers.imported_maximum(nnc.metadata.annotations))
+        request = requests.read(nnc, held.ncs, maximum, held.draining)
         used = await usage.users(self._api, node.metadata.name, held.ncs, request)
         request = usage.without(request, used)
         held.ncs = [await self._meet(nnc, nc, request.asks[nc.id]) for nc in held.ncs]
@@ -209,26 +212,39 @@ class NodeNetworkConfigReconciler:
         freed = await self._allocator.delete_nc(self._term.cluster, nc.id)
         await self._waiters.changed(nc.subnet, freed)
 
+    async def _announce(self, nnc: NodeNetworkConfig, node: Node) -> NodeNetworkConfig:
+        """An agent of old that sees an NC before any scaling values takes them for zero: these come first."""
+        present = nnc.metadata.annotations or {}
+        news = {} if names.SCALER in present else scaler_annotations(self._stores, node, present)
+        return await self._patch(nnc, {"annotations": news}) if news else nnc
+
     async def _annotate(self, nnc: NodeNetworkConfig, node: Node, held: Holdings) -> None:
         kept = {nc.id for nc in held.kept()}
         draining = ",".join(sorted(held.draining & kept))
         wanted: dict[str, str | None] = {names.DRAINING: draining or None}
-        wanted |= scaler_annotation(self._stores, node)
         present = nnc.metadata.annotations or {}
+        wanted |= scaler_annotations(self._stores, node, present)
         news = {name: text for name, text in wanted.items() if present.get(name) != text}
         if news:
             await self._patch(nnc, {"annotations": news})
 
     async def _own(self, nnc: NodeNetworkConfig, node: Node) -> None:
-        """The Node was deleted and made again before anybody collected its NNC."""
-        others = [each for each in nnc.metadata.owner_references or () if each.kind != "Node"]
-        references = [msgspec.to_builtins(each) for each in (*others, owner(node))]
+        """The Node was made again before anybody collected its NNC, or somebody else made the NNC.
+
+        Agents of old act only on an NNC that their Node controls; there is one controller.
+        """
+        others = [
+            msgspec.structs.replace(each, controller=None)
+            for each in nnc.metadata.owner_references or ()
+            if each.kind != "Node"
+        ]
+        references = [to_builtins(each) for each in (*others, owner(node))]
         await self._patch(nnc, {"ownerReferences": references})
 
-    async def _patch(self, nnc: NodeNetworkConfig, metadata: dict[str, object]) -> None:
+    async def _patch(self, nnc: NodeNetworkConfig, metadata: dict[str, object]) -> NodeNetworkConfig:
         self._term.must_lead()
         document = {"metadata": {"resourceVersion": nnc.metadata.resource_version, **metadata}}
-        await self._api.patch(
+        return await self._api.patch(
             NodeNetworkConfig, nnc.metadata.name, MergePatch(document), nnc.metadata.namespace
         )
 
@@ -239,4 +255,5 @@ def fence_of(nnc: NodeNetworkConfig) -> Fence:
 
 
 def _owned_by(nnc: NodeNetworkConfig, node: Node) -> bool:
-    return any(each.uid == node.metadata.uid for each in nnc.metadata.owner_references or ())
+    references = nnc.metadata.owner_references or ()
+    return any(each.uid == node.metadata.uid and each.controller for each in references)

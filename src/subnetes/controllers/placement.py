@@ -105,8 +105,8 @@ def internal_ip(node: Node) -> str:
     return ""
 
 
-def maximum_of(node: Node) -> int:
-    """How many secondary IPs the node may have; what cannot be read counts as unsaid."""
+def maximum_of(node: Node, imported: int | None = None) -> int:
+    """How many secondary IPs the node may have, else what was `imported`; what cannot be read is unsaid."""
     stated = (node.metadata.annotations or {}).get(names.MAX_IPS, "").strip()
     readable = stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS
-    return int(stated) if readable else DEFAULT_MAXIMUM
+    return int(stated) if readable else imported or DEFAULT_MAXIMUM

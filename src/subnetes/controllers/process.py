@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from subnetes.api import names
 from subnetes.controllers.adoption import Adoption
 from subnetes.controllers.assembly import Controllers, Informers, Reconcilers
+from subnetes.controllers.migration import Migration, Pace
 from subnetes.controllers.term import Term, Wakes
 from subnetes.dnc.allocator import Allocator
 from subnetes.dnc.errors import DncError
@@ -28,7 +29,7 @@ from subnetes.kube.events import Recorder
 from subnetes.kube.key import Key
 from subnetes.kube.lease import Elector, LeadershipLost
 from subnetes.kube.metrics import Metrics
-from subnetes.kube.services import run, until
+from subnetes.kube.services import Service, run, until
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Settings:
     lease: str = "subnetes-controller"
     counts_every: float = 30.0  # seconds between two writes of a subnet's figures
     patience: float = 20.0  # seconds for what is in hand when asked to stop
+    migration: Pace = field(default_factory=Pace)
 
 
 async def in_memory() -> Allocator:
@@ -136,9 +138,9 @@ class DncRc:
         for node in unshown:
             controllers.nnc.enqueue(term.nnc_key(node))
         self.allocator = allocator
-        await run(
-            recorder, *informers.all(), *controllers.all(), stop=self._stop, patience=self._settings.patience
-        )
+        migration = Migration(term, self._client, self._settings.migration)
+        parts: list[Service] = [recorder, *informers.all(), *controllers.all(), migration]
+        await run(*parts, stop=self._stop, patience=self._settings.patience)
 
     async def _take_over(self, adoption: Adoption) -> set[str]:
         """The whole record, however long the API server or DNC takes: nothing is granted before."""

@@ -4,9 +4,10 @@ The spec is the agent's word and may be anything: ids of NCs that are not its ow
 maximum, releases of other nodes' IPs. What can be met is an `Ask`; the rest is named, for events.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from subnetes.api.carrying import carried_count
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.dnc.types import NC
 
@@ -32,15 +33,28 @@ class Request:
 
 def read(nnc: NodeNetworkConfig, ncs: Sequence[NC], maximum: int, draining: Collection[str] = ()) -> Request:
     """The request; an NC that drains gets nothing more, one that is not mentioned keeps what it has."""
-    wanted = (nnc.spec.secondary_ips if nnc.spec else None) or {}
+    wanted = stated(nnc, (nc.id for nc in ncs if nc.id not in draining))
     known = {nc.id for nc in ncs}
     left, asks, cut = maximum, dict[str, Ask](), 0
     for nc in ncs:
-        stated = 0 if nc.id in draining else wanted.get(nc.id, 0)
-        target = min(stated, left)
-        cut, left = cut + stated - target, left - target
+        asked = 0 if nc.id in draining else wanted.get(nc.id, 0)
+        target = min(asked, left)
+        cut, left = cut + asked - target, left - target
         asks[nc.id] = Ask(target, _released(nnc, nc, ncs))
     return Request(asks, tuple(sorted(set(wanted) - known)), cut)
+
+
+def stated(nnc: NodeNetworkConfig, ncs: Iterable[str]) -> Mapping[str, int]:
+    """What the spec asks for. `ncs` are the ids of the node's NCs, in order.
+
+    What a writer of v1alpha asked for before there was any NC has no id to be kept by: conversion carries it,
+    and it is a request for the first NC, until somebody writes secondaryIPs.
+    """
+    wanted = nnc.spec.secondary_ips if nnc.spec else None
+    if wanted is not None:
+        return wanted
+    count, first = carried_count(nnc.metadata.annotations), next(iter(ncs), None)
+    return {first: count} if count is not None and first is not None else {}
 
 
 def _released(nnc: NodeNetworkConfig, nc: NC, ncs: Sequence[NC]) -> tuple[str, ...]:

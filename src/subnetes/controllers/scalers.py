@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from subnetes.api import names
+from subnetes.api.carrying import carried_scaler
 from subnetes.api.clustersubnet import Scaler, ScalerOverride
 from subnetes.api.model import decode, encode
 from subnetes.api.nodenetworkconfig_v1alpha import Scaler as OldScaler
@@ -59,13 +60,32 @@ def annotation(scaler: Scaler, maximum: int) -> str:
 
 
 def maximum_in(annotations: Mapping[str, str] | None) -> int:
-    """How many IPs a node may have, as its NNC's annotation says; the default while it says nothing."""
+    """How many IPs a node may have, as its NNC's annotation says; the default while nobody says it."""
     text = (annotations or {}).get(names.SCALER)
     try:
-        stated = decode(OldScaler, text.encode()).max_ip_count if text else None
+        stated = decode(OldScaler, text.encode()).max_ip_count if text else imported_maximum(annotations)
     except (msgspec.DecodeError, ValueError):
         stated = None
     return scaling.DEFAULT_MAXIMUM if stated is None else max(0, stated)
+
+
+def imported_maximum(annotations: Mapping[str, str] | None) -> int | None:
+    """How many IPs an older control plane let the node have, if it was fewer than usual.
+
+    A node could write what is carried itself, and with a higher number take the IPs of others.
+    """
+    text = (annotations or {}).get(names.IMPORTED_MAX, "")
+    if text.isascii() and text.isdigit():
+        return int(text)
+    old = carried_scaler(annotations)
+    stated = (old.max_ip_count if old else None) or 0
+    return stated if 0 < stated < scaling.DEFAULT_MAXIMUM else None
+
+
+def said(annotations: Mapping[str, str] | None) -> str:
+    """The scaling values that readers of v1alpha see: an older control plane's, else the annotation's."""
+    old = carried_scaler(annotations)
+    return encode(old).decode() if old else (annotations or {}).get(names.SCALER, "")
 
 
 def commonest(annotations: Iterable[str]) -> Scaler | None:

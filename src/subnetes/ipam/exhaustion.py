@@ -6,6 +6,7 @@ everybody is squeezed, it would end at once, the buffers would come back, and it
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 
 from subnetes.ipam.scaling import Scaler, exactly, target
 
@@ -38,6 +39,19 @@ def contribution(scaler: Scaler, requested: int) -> int:
     While a subnet is exhausted, nodes request exactly their demand: their sum is what recovery would cost.
     """
     return target(scaler, requested) + 1
+
+
+def old_contribution(scaler: Scaler, requested: int) -> int:
+    """The same of an agent that only knows v1alpha, whichever of its generations: the most that it may hold.
+
+    Exhausted, they all request one IP more than their demand. Once the subnet has recovered, they round the
+    secondary IPs up to whole batches, without the primary; the first ones add whole batches instead, until
+    enough are free. Counted as if they were ours, exhaustion would swing with them.
+    """
+    rounded = target(scaler, max(0, requested - 1)) + 1
+    wanted_free = floor(scaler.batch * min(scaler.buffer, Fraction(1)) + Fraction(1, 2))
+    added = requested + (scaler.batch if wanted_free > 1 else 0)
+    return max(rounded, added) + 1
 
 
 def is_exhausted(was: bool, reserved: int, capacity: int, projected: int, thresholds: Thresholds) -> bool:

@@ -216,6 +216,10 @@ class Client:
         body = _delete_options(uid, resource_version, propagation, grace_seconds)
         await self._transport.call("DELETE", path, body=body)
 
+    async def post(self, path: str, body: bytes) -> bytes:
+        """What is no object of the API server's own: a request through its proxy to a service."""
+        return await self._transport.call("POST", path, body=body)
+
     async def _replace(
         self, obj: Object | Untyped, resource: Resource | None, subresource: str | None
     ) -> Any:

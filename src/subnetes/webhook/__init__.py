@@ -1,0 +1,1 @@
+"""The conversion webhook, a process apart from whatever holds a lease. `subnetes webhook` runs it."""

@@ -1,0 +1,198 @@
+"""POST /convert over TLS: the door that the API server knocks at.
+
+A review is answered in the loop, for it takes less than a handover would; a large one goes to a file and from
+there through a process of its own (bulk.py). The certificate can be changed at any moment (tls.py): open
+connections go on, and new ones see the new certificate.
+
+Asked to stop, it says so at /readyz (page.py) and serves on for a while, so that nobody is sent here any
+more; each answer meanwhile asks the client to leave. Then it closes its door, and ends when all is answered.
+"""
+
+import asyncio
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO
+
+from aiohttp import web
+
+from subnetes.webhook.bulk import Bulk
+from subnetes.webhook.metrics import WebhookMetrics
+from subnetes.webhook.review import Answer, answer, failure
+
+PATH = "/convert"
+LARGEST = 512 << 20  # bytes of a review
+SPOOLED = 1 << 20  # bytes from which a review is converted apart
+_JSON = "application/json"
+_CHUNK = 256 << 10
+_CLOSING_SECONDS = 30.0  # for what is under way when the door is closed
+
+
+@dataclass(frozen=True)
+class Settings:
+    host: str
+    port: int
+    drain: float = 5.0  # seconds between the first word that we go and the closed door
+    largest: int = LARGEST
+    spooled: int = SPOOLED
+    patience: float = 60.0  # seconds for a body to arrive; the API server waits 30 s for the answer
+
+
+class TooLarge(Exception):
+    """The body is more than we take."""
+
+
+class NoRoom(Exception):
+    """A large review cannot be put aside."""
+
+
+class Server:
+    """A `Service`. It listens once `certified` is set: there is nothing to show before."""
+
+    name = "webhook"
+
+    def __init__(
+        self,
+        settings: Settings,
+        context: ssl.SSLContext,
+        certified: asyncio.Event,
+        metrics: WebhookMetrics,
+        review: Callable[[bytes], Answer] = answer,
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self._certified = certified
+        self._metrics = metrics
+        self._review = review
+        self._bulk = Bulk()
+        self._stop = asyncio.Event()
+        self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def ready(self) -> bool:
+        return self.url.done() and not self._stop.is_set()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        await _first(self._certified, self._stop)
+        if self._stop.is_set():
+            return
+        server = web.Server(
+            self._handle,
+            access_log=None,
+            auto_decompress=False,
+            handler_cancellation=True,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=_CLOSING_SECONDS)
+        await runner.setup()
+        try:
+            host = self._settings.host
+            await web.TCPSite(
+                runner, host, self._settings.port, ssl_context=self._context, backlog=1024
+            ).start()
+            shown = f"[{host}]" if ":" in host else host
+            self.url.set_result(f"https://{shown}:{runner.addresses[0][1]}")
+            await self._stop.wait()
+            await asyncio.sleep(self._settings.drain)
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != PATH:
+            return self._failed(404, f"there is nothing at {request.path[:200]}: reviews go to {PATH}")
+        if request.method != "POST":
+            return self._failed(405, "a review is sent with POST")
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            return self._failed(415, "a review is sent as it is, without a Content-Encoding")
+        try:
+            async with asyncio.timeout(self._settings.patience):
+                body = await self._body(request)
+        except TooLarge:
+            return self._failed(413, f"a review has at most {self._settings.largest} bytes")
+        except TimeoutError:
+            return self._failed(408, f"the body did not arrive within {self._settings.patience:.0f} s")
+        except NoRoom as problem:
+            return self._failed(507, str(problem))
+        if isinstance(body, bytes):
+            return self._here(body)
+        with body:
+            return await self._apart(request, body)
+
+    async def _body(self, request: web.BaseRequest) -> bytes | IO[bytes]:
+        """As bytes, or if it is large as a file without a name."""
+        if (request.content_length or 0) > self._settings.largest:
+            raise TooLarge
+        chunks: list[bytes] = []
+        size = 0
+        while size <= self._settings.spooled:
+            chunk = await request.content.readany()
+            if not chunk:
+                return b"".join(chunks)
+            chunks.append(chunk)
+            size += len(chunk)
+        return await self._spooled(request, b"".join(chunks))
+
+    async def _spooled(self, request: web.BaseRequest, begun: bytes) -> IO[bytes]:
+        with ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile(prefix="subnetes-review-"))
+            size, chunk = 0, begun
+            while chunk:
+                size += _written(file, chunk)
+                if size > self._settings.largest:
+                    raise TooLarge
+                chunk = await request.content.readany()
+            stack.pop_all()
+            return file
+
+    def _here(self, body: bytes) -> web.Response:
+        began = time.perf_counter()
+        answered = self._review(body)
+        self._metrics.reviewed(answered, time.perf_counter() - began)
+        return self._response(answered)
+
+    async def _apart(self, request: web.BaseRequest, body: IO[bytes]) -> web.StreamResponse:
+        self._metrics.bulk()
+        async with self._bulk.converted(body) as (status, answered):
+            response = web.StreamResponse(status=status, headers={"Content-Type": _JSON})
+            response.content_length = answered.seek(0, os.SEEK_END)
+            answered.seek(0)
+            self._ask_to_leave(response)
+            await response.prepare(request)
+            while chunk := answered.read(_CHUNK):
+                await response.write(chunk)
+                await asyncio.sleep(0)  # the small ones first: a write waits only for a slow client
+            await response.write_eof()
+            return response
+
+    def _failed(self, status: int, message: str) -> web.Response:
+        return self._response(failure("", message, status))
+
+    def _response(self, answered: Answer) -> web.Response:
+        response = web.Response(body=answered.body, status=answered.status, headers={"Content-Type": _JSON})
+        self._ask_to_leave(response)
+        return response
+
+    def _ask_to_leave(self, response: web.StreamResponse) -> None:
+        if self._stop.is_set():
+            response.force_close()
+
+
+def _written(file: IO[bytes], chunk: bytes) -> int:
+    try:
+        return file.write(chunk)
+    except OSError as problem:
+        raise NoRoom(f"a large review cannot be put aside: {problem}") from problem
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
