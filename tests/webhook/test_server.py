@@ -134,7 +134,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
         port = int(served.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection(NAME, port, ssl=context)
         writer.write(b"POST /convert HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + begun)
-        assert (await reader.readline()).startswith(b"HTTP/1.1 " + status)
+        assert (await reader.readline()).split()[1] == status
         if status == b"408":
             await reader.readuntil(b"\r\n\r\n")
             response_of(await reader.readuntil(b"}}"))

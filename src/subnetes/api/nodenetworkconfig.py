@@ -76,7 +76,7 @@ class NetworkContainer(Model):
 class NodeNetworkConfigSpec(Model):
     """What the node asks for. Its agent, CNS, is the only writer."""
 
-    availability_zone: Count | None = None
+    availability_zone: int | None = None
     """The number of the zone that the node is in."""
     released_ips: Annotated[list[str], ATOMIC_LIST] | None = None
     """The ids of secondary IPs that the node has let go of. Exactly these are taken back, and no others."""

@@ -84,7 +84,7 @@ class Scaler(Model):
 class NodeNetworkConfigSpec(Model):
     """What the node asks for."""
 
-    availability_zone: Count | None = None
+    availability_zone: int | None = None
     """The number of the zone that the node is in."""
     ips_not_in_use: Annotated[list[str], ATOMIC_LIST] | None = None
     """The names of IP assignments that the node has let go of."""
