@@ -171,7 +171,8 @@ class OldCns:
     async def _monitoring(self) -> None:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), self._tick if self.generation == 1 else 1.0)
+                async with asyncio.timeout(self._tick if self.generation == 1 else 1.0):
+                    await self._due.wait()  # not wait_for: of Python 3.11, it may swallow a cancellation
             self._due.clear()
             if self.programs:
                 self.pool.program()

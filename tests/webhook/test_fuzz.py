@@ -32,7 +32,7 @@ SLACK = 4 << 20  # bytes that the resident set may grow by after it settled
 ODD: list[Any] = [
     None, True, False, 0, -1, 1.5, 2**31, 2**63, 2**64, -(2**70), 1e308, "", "x", "\u0000",
     "\ud7ff\U0001f600", "x" * 5000, [], {}, [[]], {"": None}, [None] * 50, {"a": {"b": {"c": []}}}, HUB, OLD,
-    "acn.azure.com/v9", "1e999", "{}", "[]", '{"targets":7}', "../../etc/passwd", "%s%n",
+    "acn.azure.com/v9", "1e999", "{}", "[]", '{"secondaryIPs":7}', "../../etc/passwd", "%s%n",
     "NodeNetworkConfig", "Secret",
 ]  # fmt: skip
 CRUMBS = [
@@ -50,7 +50,7 @@ def seeds() -> list[Object]:
         old = old_nnc("node", addresses)
         new = convert(old, HUB)
         carried = dict(new["metadata"].get("annotations") or {})
-        carried["acn.azure.com/conversion"] = '{"targets":{"a":3},"requested":4}'
+        carried["acn.azure.com/conversion"] = '{"secondaryIPs":{"a":3},"requestedIPCount":4}'
         odd = new | {"metadata": new["metadata"] | {"annotations": carried}}
         for objects, target in (([old], HUB), ([new], OLD), ([odd], OLD), ([old, old, old], HUB)):
             made.append(json.loads(review(objects, target)))
