@@ -12,6 +12,9 @@ from subnetes.api.names import CONVERSION, SCALER
 from subnetes.api.nodenetworkconfig_v1alpha import Scaler
 
 Dict = dict[str, Any]
+DEEP: Any = None
+for _ in range(5000):
+    DEEP = [DEEP]
 SHOWN = '{"batchSize":16,"maxIPCount":250,"releaseThresholdPercent":150,"requestThresholdPercent":50}'
 
 
@@ -257,7 +260,8 @@ def test_a_count_that_is_not_the_number_of_addresses_survives_v1alpha() -> None:
 
 
 def test_network_containers_without_ids_or_with_the_same_are_told_apart() -> None:
-    containers = [{"subnetID": "x"}, {"subnetID": "y"}, {"id": "a", "subnetID": "z"}, {"id": "a"}]
+    ids = ("", "", "a", "a#2", "a", "a")
+    containers = [{"id": each, "subnetID": str(number)} for number, each in enumerate(ids)]
     before = old({}, {"networkContainers": containers})
     assert bare(down(up(before))) == before
 
@@ -280,6 +284,33 @@ def test_what_others_write_into_the_annotation_is_nothing(text: str) -> None:
     assert up(shown)["metadata"]["annotations"] == {"other": "stays"}
 
 
+def test_what_one_node_asks_for_can_always_be_shown() -> None:
+    """One object that could not be would keep an API server from listing all the others."""
+    most = 2**63 - 1
+    container = hub_nc("a") | {"secondaryIPCount": most}
+    before = hub(
+        {"secondaryIPs": {"a": most, "b": most}}, {"networkContainers": [container, container | {"id": "b"}]}
+    )
+    shown = down(before)
+    assert (shown["spec"]["requestedIPCount"], shown["status"]["assignedIPCount"]) == (most, most)
+    assert up(shown) == before
+    shown["spec"]["requestedIPCount"] = 3
+    assert up(shown)["spec"] == {"secondaryIPs": {"a": 0, "b": 3}}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"batchSize": 99999999999999999999}', "[" * 5000, '{"batchSize": "x"}', "?"]
+)
+def test_scaling_values_that_are_none_are_not_shown(text: str) -> None:
+    assert down(hub({}, {"status": "Updated"}, **{SCALER: text}))["status"] == {"status": "Updated"}
+
+
+def test_less_than_nothing_is_nothing() -> None:
+    assert up(old({"requestedIPCount": -5}, {"networkContainers": [old_nc("a")]}))["spec"] == {
+        "secondaryIPs": {"a": 0}
+    }
+
+
 def test_the_same_version_is_the_same_object_and_nothing_is_changed_in_place() -> None:
     before = hub({"secondaryIPs": {"a": 1}}, {"networkContainers": [hub_nc("a", "i1")]}, **{SCALER: SHOWN})
     again = copy.deepcopy(before)
@@ -294,6 +325,7 @@ def test_a_null_is_an_absent_field() -> None:
     before = old({"requestedIPCount": None, "ipsNotInUse": None}, {"networkContainers": containers})
     shown = up(before)
     assert shown["spec"] == {"releasedIPs": None}
+    assert down(hub({"secondaryIPs": {"a": None, "b": 2}}))["spec"] == {"requestedIPCount": 2}
     assert [each["id"] for each in shown["status"]["networkContainers"]] == ["a", "b"]
     assert up(old() | {"spec": None, "status": None}) == hub() | {"spec": None, "status": None}
     assert down(hub() | {"spec": None, "status": None}) == old() | {"spec": None, "status": None}
@@ -308,12 +340,17 @@ def test_a_null_is_an_absent_field() -> None:
         (old(), "acn.azure.com/v9", "there is no version acn.azure.com/v9"),
         (old() | {"metadata": 5}, HUB, "it has no metadata"),
         (old() | {"metadata": {"annotations": {"a": 1}}}, HUB, "annotations is not a map of texts"),
-        (old({"requestedIPCount": -1}), HUB, "Expected `int` >= 0 - at `spec.requestedIPCount`"),
+        (old() | {"apiVersion": [OLD]}, HUB, "is not known"),
+        (
+            old({"requestedIPCount": 1.5}),
+            HUB,
+            "Expected `int | null`, got `float` - at `spec.requestedIPCount`",
+        ),
         (old({"ipsNotInUse": "all"}), HUB, "Expected `array | null`, got `str` - at `spec.ipsNotInUse`"),
         (hub({"secondaryIPs": {"a": "1"}}), OLD, "Expected `int`, got `str` - at `spec.secondaryIPs[...]`"),
         (hub({"releasedIPs": [1]}), OLD, "Expected `str`, got `int` - at `spec.releasedIPs[0]`"),
         (hub({}, {"networkContainers": [5]}), OLD, "Expected `object`, got `int`"),
-        (hub({"secondaryIPs": {"a": 2**62, "b": 2**62}}), OLD, "add up to more than"),
+        (hub({"x": DEEP, "releasedIPs": [1]}), OLD, "spec is nested too deeply"),
         (hub() | {"spec": []}, OLD, "Expected `object`, got `array` - at `spec`"),
     ],
 )

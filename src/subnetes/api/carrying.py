@@ -6,17 +6,19 @@ value would be derived, what was carried is out of date and no longer counts.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from subnetes.api.limits import Count
 from subnetes.api.names import CONVERSION, SCALER
 from subnetes.api.nodenetworkconfig_v1alpha import Scaler
+from subnetes.api.splitting import LARGEST
 
 Dict = dict[str, Any]
 T = TypeVar("T")
 D = TypeVar("D")
+Number = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 
 
 class Kept(msgspec.Struct, Generic[T, D], omit_defaults=True, frozen=True):
@@ -29,7 +31,7 @@ class Kept(msgspec.Struct, Generic[T, D], omit_defaults=True, frozen=True):
 class Carried(msgspec.Struct, omit_defaults=True, kw_only=True):
     """All that can be carried. Network containers are keyed as `container_keys` says."""
 
-    assigned: Kept[int, int] | None = msgspec.field(name="assignedIPCount", default=None)
+    assigned: Kept[Number, int] | None = msgspec.field(name="assignedIPCount", default=None)
     requested: Count | None = msgspec.field(name="requestedIPCount", default=None)
     scaler: Kept[Dict, str] | None = None
     subnet_ids: dict[str, Kept[str, str]] = msgspec.field(name="subnetIDs", default_factory=dict)
@@ -37,6 +39,7 @@ class Carried(msgspec.Struct, omit_defaults=True, kw_only=True):
     targets: dict[str, Count] | None = msgspec.field(name="secondaryIPs", default=None)
 
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _NOTHING = msgspec.json.encode(Carried())
 _DECODER = msgspec.json.Decoder(Carried)
 _ENCODER = msgspec.json.Encoder(order="sorted")
@@ -57,10 +60,14 @@ def read(annotations: Mapping[str, str] | None) -> Carried:
     text = annotations.get(CONVERSION) if annotations else None
     try:
         carried = _DECODER.decode(text) if text else Carried()
-        if carried.scaler and carried.scaler.value:
-            msgspec.convert(carried.scaler.value, Scaler)
-    except (msgspec.MsgspecError, UnicodeError):
+    except _UNREADABLE:
         return Carried()
+    if (
+        carried.scaler is not None
+        and carried.scaler.value is not None
+        and not _is_scaler(carried.scaler.value)
+    ):
+        carried.scaler = None
     return carried
 
 
@@ -76,11 +83,15 @@ def write(metadata: Dict, carried: Carried) -> Dict:
 
 def container_keys(containers: list[Dict]) -> Iterator[str]:
     """A key for each: its id; where ids are missing or come twice, with a number."""
-    seen: dict[str, int] = {}
+    taken: set[str] = set()
     for each in containers:
-        name = each.get("id") or ""
-        seen[name] = seen.get(name, 0) + 1
-        yield name if seen[name] == 1 else f"{name}#{seen[name]}"
+        key = name = each.get("id") or ""
+        number = 1
+        while key in taken:
+            number += 1
+            key = f"{name}#{number}"
+        taken.add(key)
+        yield key
 
 
 def shown_scaler(annotations: Mapping[str, str] | None) -> Dict | None:
@@ -88,10 +99,17 @@ def shown_scaler(annotations: Mapping[str, str] | None) -> Dict | None:
     text = annotations.get(SCALER) if annotations else None
     try:
         values = msgspec.json.decode(text) if text else None
-        msgspec.convert(values, Scaler)
-    except (msgspec.MsgspecError, UnicodeError):
+    except _UNREADABLE:
         return None
-    return values if isinstance(values, dict) else None
+    return values if _is_scaler(values) else None
+
+
+def _is_scaler(values: Any) -> bool:
+    try:
+        msgspec.convert(values, Scaler)
+    except _UNREADABLE:
+        return False
+    return all(value is None or -LARGEST <= value <= LARGEST for value in values.values())
 
 
 def carried_count(annotations: Mapping[str, str] | None) -> int | None:

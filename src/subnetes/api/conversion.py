@@ -23,13 +23,12 @@ from subnetes.api import carrying, nodenetworkconfig, nodenetworkconfig_v1alpha
 from subnetes.api.carrying import Carried, Dict, container_keys, kept, restored
 from subnetes.api.model import from_builtins
 from subnetes.api.names import SCALER
-from subnetes.api.splitting import Holding, split
+from subnetes.api.splitting import Holding, split, total
 
 HUB = nodenetworkconfig.NodeNetworkConfig.resource.api_version
 OLD = nodenetworkconfig_v1alpha.NodeNetworkConfig.resource.api_version
 KIND = nodenetworkconfig.NodeNetworkConfig.resource.kind
 
-_LARGEST = 2**63 - 1  # that JSON readers of v1alpha have a number for
 _SPECS: dict[str, type[msgspec.Struct]] = {
     HUB: nodenetworkconfig.NodeNetworkConfigSpec,
     OLD: nodenetworkconfig_v1alpha.NodeNetworkConfigSpec,
@@ -49,7 +48,7 @@ def convert(obj: Any, target: str) -> Dict:
     if not isinstance(obj, dict):
         raise ConversionError("it is no object")
     version, kind = obj.get("apiVersion"), obj.get("kind")
-    if kind != KIND or version not in _SPECS:
+    if kind != KIND or not isinstance(version, str) or version not in _SPECS:
         raise ConversionError(
             f"{kind!s:.80} of {version!s:.80} is not known here, only {KIND} of {HUB} and {OLD}"
         )
@@ -94,6 +93,7 @@ def _spec_up(spec: Dict, containers: list[Dict], was: Carried, carried: Carried)
     count = new.pop("requestedIPCount", None)
     if count is None:
         return new
+    count = max(0, count)  # old CRDs admit less, and whoever wants less than nothing wants nothing
     targets = _only(count, containers) if was.targets is None else None
     if targets is None:
         holdings = [_holding(each) for each in containers]
@@ -120,10 +120,8 @@ def _spec_down(spec: Dict, was: Carried, carried: Carried) -> Dict:
     new = _renamed(spec, {"releasedIPs": "ipsNotInUse"})
     targets = new.pop("secondaryIPs", None)
     if targets is not None:
-        new["requestedIPCount"] = sum(targets.values())
-        carried.targets = targets
-        if new["requestedIPCount"] > _LARGEST:
-            raise ConversionError(f"spec.secondaryIPs add up to more than {_LARGEST}")
+        carried.targets = {nc: target for nc, target in targets.items() if target is not None}
+        new["requestedIPCount"] = total(carried.targets.values())
     elif was.requested is not None:
         new["requestedIPCount"] = was.requested
     return new
@@ -188,7 +186,7 @@ def _container_down(key: str, container: Dict, was: Carried, carried: Carried) -
 
 def _total(containers: list[Dict] | None) -> int | None:
     """Of no network container, none: the field is not there."""
-    return sum(each.get("secondaryIPCount") or 0 for each in containers) if containers else None
+    return total(each.get("secondaryIPCount") or 0 for each in containers) if containers else None
 
 
 def _put(new: Dict, name: str, value: Any) -> None:
@@ -244,6 +242,8 @@ def _check(part: str, value: Any, kind: type[S]) -> None:
     except msgspec.ValidationError:
         try:
             from_builtins(kind, _without_nulls(value))  # and with fields that we do not know
+        except RecursionError:
+            raise ConversionError(f"{part} is nested too deeply") from None
         except msgspec.ValidationError as problem:
             text = str(problem)
             where = f"{text} - at `{part}`" if "$" not in text else text.replace("$", part, 1)

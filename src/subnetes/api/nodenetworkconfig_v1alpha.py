@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from subnetes.api.declaration import Column
-from subnetes.api.limits import ATOMIC_LIST, Count
+from subnetes.api.limits import ATOMIC_LIST, schema
 from subnetes.api.meta import Object
 from subnetes.api.model import Model
 from subnetes.api.nodenetworkconfig import AssignmentMode, ReconcileStatus, container_columns
@@ -88,7 +88,7 @@ class NodeNetworkConfigSpec(Model):
     """The number of the zone that the node is in."""
     ips_not_in_use: Annotated[list[str], ATOMIC_LIST] | None = None
     """The names of IP assignments that the node has let go of."""
-    requested_ip_count: Count | None = None
+    requested_ip_count: Annotated[int, schema(minimum=0)] | None = None
     """How many secondary IPs the node should have, over all its network containers."""
 
 

@@ -3,8 +3,10 @@
 An old client that writes back what it read changes nothing; one that wants more or less gets it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+LARGEST = 2**63 - 1  # that every reader of JSON has a number for
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ def split(
     network containers that are gone are left out, and the difference is made where `_less` and `_more` say.
     Where no targets are known, what each network container has is what it is taken to have asked for.
     """
-    if known is not None and sum(known.values()) == count:
+    if known is not None and total(known.values()) == count:
         return dict(known)
     present = {each.id: len(each.assigned) for each in reversed(holdings) if each.id}
     if not present and not known:
@@ -40,6 +42,11 @@ def split(
     if missing >= 0:
         return _more(targets, order[0], missing)
     return _less(targets, order, -missing, _spare(targets, holdings, set(released)))
+
+
+def total(counts: Iterable[int]) -> int:
+    """The sum, or the largest number that can be said: no object may be one that cannot be shown."""
+    return min(sum(counts), LARGEST)
 
 
 def _more(targets: dict[str, int], first: str, missing: int) -> dict[str, int]:
