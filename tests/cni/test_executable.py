@@ -23,6 +23,8 @@ from tests.cni.conftest import SOURCES, STRICT
 from tests.cni.execution import Plugin, surroundings
 from tests.cni.requests import config, environment, request
 
+pytestmark = pytest.mark.slow
+
 SUPPORTED = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]
 VERBS = ("ADD", "DEL", "CHECK", "GC", "STATUS")
 

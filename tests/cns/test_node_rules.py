@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -32,6 +33,8 @@ from subnetes.cns.ipam import Ipam
 from subnetes.cns.journal import Journal, read
 from subnetes.cns.node import Node
 from subnetes.ipam.pool import Holder, State
+
+pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 NC = "nc"

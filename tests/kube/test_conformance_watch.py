@@ -149,6 +149,7 @@ def test_bookmarks_carry_a_version_to_resume_from(rest: Rest, widgets: str) -> N
         assert watch.take(1) == [("ADDED", "b")]
 
 
+@pytest.mark.slow
 def test_a_bookmark_tells_a_quiet_watcher_how_far_it_is(rest: Rest, widgets: str) -> None:
     start = version_of(rest.get(widgets).ok())
     query: dict[str, Any] = {"allowWatchBookmarks": True, "timeoutSeconds": 4}

@@ -12,6 +12,8 @@ from subnetes.kube.lease import Elector, LeadershipLost
 from tests.harness.clients import client_of, eventually
 from tests.kube.conftest import Server
 
+pytestmark = pytest.mark.slow
+
 QUICK = Terms(duration=3, renew_deadline=2.0, retry_period=0.3)
 
 

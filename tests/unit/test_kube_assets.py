@@ -12,6 +12,8 @@ import pytest
 
 from tests.harness import kube_assets
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ALL = {*kube_assets.REQUIRED, *kube_assets.OPTIONAL}
 

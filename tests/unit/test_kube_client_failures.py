@@ -44,6 +44,7 @@ async def one_get(*handlers: Handler, **options: Any) -> Scripted:
     return server
 
 
+@pytest.mark.slow
 class TestRetryAfter:
     @pytest.mark.parametrize("code", [429, 500, 503])
     async def test_the_wait_is_obeyed_and_the_call_succeeds(self, code: int) -> None:
