@@ -50,6 +50,8 @@ from tests.harness.processes import Child, start
 from tests.harness.stored import in_sqlite
 from tests.harness.webhook import ConversionWebhook, converting
 
+pytestmark = pytest.mark.slow
+
 CRDS = CustomResourceDefinition.resource
 COUNT = 20
 QUICK = Pace(rate=10_000.0, settle=0.0, look_every=0.05, note_objects=3)
@@ -96,7 +98,7 @@ class Field:
         self.webhook = webhook
         self.conversion = WebhookConversion(config["url"], base64.b64decode(config["caBundle"]))
         self.leads = True
-        self.ahead = 0.0
+        self.clock = 0.0
 
     async def plant(self, count: int = COUNT) -> None:
         for each in field_nncs(count):
@@ -135,11 +137,11 @@ class Field:
     async def names(self) -> list[str]:
         return sorted(each["metadata"]["name"] for each in (await self.client.list(OldNnc.resource)).items)
 
-    def replica(self, identity: str = "one", pace: Pace = QUICK) -> Migration:
+    def replica(self, identity: str = "one", pace: Pace = QUICK, skew: float = 0.0) -> Migration:
         self.client.patched.clear()
         self.client.writes.clear()
-        term = Term("local", NAMESPACE, identity, lambda: self.leads, now=lambda: time.time() + self.ahead)
-        return Migration(term, self.client, pace)
+        term = Term("local", NAMESPACE, identity, lambda: self.leads, now=lambda: time.time() + skew)
+        return Migration(term, self.client, pace, clock=lambda: self.clock)
 
     async def progress(self) -> Progress:
         found = read(await self.client.get(ConfigMap, CONFIG_MAP, NAMESPACE))
@@ -329,12 +331,47 @@ async def test_rolled_back_in_the_middle_all_are_stored_in_v1alpha_again(upgrade
 async def test_nothing_happens_before_the_api_servers_can_have_followed(upgraded: Field) -> None:
     pace = Pace(rate=10_000.0, settle=60.0, look_every=1000.0)
     one = upgraded.replica(pace=pace)
-    assert 50.0 < await one.look() <= 60.0
-    upgraded.ahead = 40.0
-    assert 15.0 < await upgraded.replica("two", pace).look() <= 20.0, "counted from the first look of anybody"
+    assert await one.look() == 60.0
+    upgraded.clock = 40.0
+    assert await one.look() == 20.0
+    await upgraded.edit(categories=["edited"])
+    assert await one.look() == 60.0, "another CRD to follow"
+    upgraded.clock = 99.0
+    assert await one.look() == 1.0
     assert upgraded.client.patched == []
-    upgraded.ahead = 61.0
+    upgraded.clock = 100.0
     await one.look()
+    assert await upgraded.stored_versions() == ["v1beta1"]
+
+
+@pytest.mark.parametrize("skew", [3600.0, -3600.0])
+async def test_a_new_leader_waits_by_its_own_clock(upgraded: Field, skew: float) -> None:
+    pace = Pace(rate=10_000.0, settle=60.0, look_every=1000.0)
+    assert await upgraded.replica("one", pace).look() == 60.0
+    upgraded.clock = 40.0
+    two = upgraded.replica("two", pace, skew)
+    assert await two.look() == 60.0
+    assert upgraded.client.patched == []
+    upgraded.clock = 100.0
+    await two.look()
+    assert await upgraded.stored_versions() == ["v1beta1"]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_who_goes_on_with_a_rewriting_need_not_wait(upgraded: Field, refused: bool) -> None:
+    def die(_name: str, number: int) -> None:
+        if refused and number == 2:
+            upgraded.client.patched.append("refused")
+            raise Invalid("no", code=422)
+        if number == 10:
+            raise Killed
+
+    one = upgraded.replica("one")
+    upgraded.client.before = die
+    with pytest.raises(Killed):
+        await one.look()
+    upgraded.client.before = lambda _name, _number: None
+    await upgraded.replica("two", Pace(rate=10_000.0, settle=60.0)).look()
     assert await upgraded.stored_versions() == ["v1beta1"]
 
 
@@ -441,6 +478,87 @@ async def test_with_the_webhook_down_nothing_is_dropped(
     assert await upgraded.stored_versions() == ["v1alpha", "v1beta1"]
     upgraded.webhook.behaviour = converting(convert)
     await upgraded.replica().look()
+    assert await upgraded.stored_versions() == ["v1beta1"]
+
+
+async def test_with_the_webhook_down_what_is_stored_anew_is_left_alone(
+    upgraded: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server would let the patch pass, and wipe managedFields."""
+    monkeypatch.setattr(migration, "_AGAIN", Backoff(first=0.001, cap=0.001))
+    for name in await upgraded.names():
+        await upgraded.client.patch(NodeNetworkConfig, name, migration._EMPTY, NAMESPACE)
+    before = await upgraded.seen()
+    assert upgraded.stored() == {HUB: COUNT}
+    upgraded.webhook.behaviour = lambda _review: None
+    with pytest.raises(Unavailable):
+        await upgraded.replica().look()
+    assert upgraded.client.patched == []
+    upgraded.webhook.behaviour = converting(convert)
+    assert await upgraded.seen() == before
+    await upgraded.replica().look()
+    assert await upgraded.stored_versions() == ["v1beta1"]
+    assert await upgraded.seen() == before
+
+
+def failing_for(*names: str) -> Callable[[dict[str, Any], str], dict[str, Any]]:
+    def converted(obj: dict[str, Any], to: str) -> dict[str, Any]:
+        if obj["metadata"]["name"] in names:
+            raise ValueError("not this one")
+        return convert(obj, to)
+
+    return converted
+
+
+@pytest.mark.parametrize("place", [0, 4, COUNT - 1])
+async def test_one_that_cannot_be_converted_does_not_stop_the_others(
+    upgraded: Field, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    monkeypatch.setattr(migration, "_AGAIN", Backoff(first=0.001, cap=0.001))
+    bad = (await upgraded.names())[place]
+    upgraded.webhook.behaviour = converting(failing_for(bad))
+    with pytest.raises(NotAll, match="1 NNCs"):
+        await upgraded.replica().look()
+    assert upgraded.stored() == {HUB: COUNT - 1, OLD: 1}
+    assert await upgraded.stored_versions() == ["v1alpha", "v1beta1"]
+    noted = await upgraded.progress()
+    assert f"{NAMESPACE}/{bad}: " in noted.problem
+    assert (noted.done, noted.total) == (COUNT - 1, COUNT)
+    upgraded.webhook.behaviour = converting(convert)
+    await upgraded.replica("two").look()
+    assert upgraded.stored() == {HUB: COUNT}
+    assert await upgraded.stored_versions() == ["v1beta1"]
+
+
+async def test_one_that_cannot_be_converted_back_does_not_stop_a_roll_back(
+    upgraded: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration, "_AGAIN", Backoff(first=0.001, cap=0.001))
+    await upgraded.replica().look()
+    bad = (await upgraded.names())[4]
+    await upgraded.client.update(rules.rolled_back(await upgraded.crd()), resource=CRDS)
+    upgraded.webhook.behaviour = converting(failing_for(bad))
+    with pytest.raises(NotAll, match="1 NNCs"):
+        await upgraded.replica().look()
+    assert upgraded.stored() == {OLD: COUNT - 1, HUB: 1}
+    assert f"{NAMESPACE}/{bad}: " in (await upgraded.progress()).problem
+
+
+async def test_two_in_a_row_mean_that_the_webhook_is_down(
+    upgraded: Field, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(migration, "_AGAIN", Backoff(first=0.001, cap=0.001))
+    names = await upgraded.names()
+    upgraded.webhook.behaviour = converting(failing_for(*names[7:9]))
+    with pytest.raises(Unavailable):
+        await upgraded.replica().look()
+    assert set(upgraded.client.patched) <= set(names[:9]), "none after the second"
+    assert names[8] in caplog.text
+    noted = await upgraded.progress()
+    assert (noted.done, noted.problem) == (7, ""), "and the next goes on where the first one failed"
+    upgraded.webhook.behaviour = converting(convert)
+    await upgraded.replica("two").look()
+    assert upgraded.client.patched == names[7:]
     assert await upgraded.stored_versions() == ["v1beta1"]
 
 

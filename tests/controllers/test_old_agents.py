@@ -119,6 +119,84 @@ async def test_what_the_spec_says_rules_over_what_is_carried_even_if_it_says_not
     assert (await world.nc("a")).secondary_ip_count == 0
 
 
+async def moved(world: World, replica: Replica, old: str, new: str, space: str) -> None:
+    """The node draws from another subnet from now on."""
+    await world.change_subnet(old, {"nodeSelector": {"matchLabels": {"pool": "none"}}})
+    await world.subnet(new, space)
+    await replica.settle()
+
+
+async def granted(world: World, node: str) -> dict[str, int | None]:
+    return {each.subnet_name: each.secondary_ip_count for each in containers_of(await world.get(node))}
+
+
+@pytest.mark.parametrize(("maximum", "carried"), [("250", 12), ("12", 12), ("8", 12)])
+async def test_a_count_from_before_the_first_nc_is_granted_once(
+    world: World, maximum: str, carried: int
+) -> None:
+    await world.node("a", annotations={names.MAX_IPS: maximum})
+    await old_nnc(world, "a", carried)
+    replica = await world.replica()
+    await world.subnet("one", "10.1.0.0/24")
+    await replica.settle()
+    once = min(carried, int(maximum))
+    assert await granted(world, "a") == {"one": once}
+    await moved(world, replica, "one", "two", "10.2.0.0/24")
+    assert await granted(world, "a") == {"one": once, "two": 0}
+
+
+async def test_a_request_that_is_moved_counts_what_the_node_still_has_towards_its_maximum(
+    world: World,
+) -> None:
+    await world.node("a", annotations={names.MAX_IPS: "12"})
+    replica = await world.replica()
+    await world.subnet("one", "10.1.0.0/24")
+    await replica.settle()
+    await world.ask("a", 10)
+    await replica.settle()
+    await moved(world, replica, "one", "two", "10.2.0.0/24")
+    new = next(each for each in containers_of(await world.get("a")) if each.subnet_name == "two")
+    await world.ask_raw("a", {new.id: 10})
+    await replica.settle()
+    assert await granted(world, "a") == {"one": 10, "two": 2}
+
+
+def keep_account(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wrote a request, as a real API server says it; the embedded one keeps no account of that."""
+    listed = replica.api.list
+    spec: dict[str, Any] = {"f:spec": {"f:requestedIPCount": {}}}
+
+    async def accounted(kind: Any, *arguments: Any, **options: Any) -> Any:
+        found = await listed(kind, *arguments, **options)
+        if kind is NodeNetworkConfig:
+            for each in found.items:
+                each.metadata.managed_fields = [{"apiVersion": "acn.azure.com/v1alpha", "fieldsV1": spec}]
+        return found
+
+    monkeypatch.setattr(replica.api, "list", accounted)
+
+
+async def test_an_agent_that_asks_for_the_same_is_served_by_the_nc_that_came_instead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.node("a")
+    replica = await world.replica()
+    keep_account(replica, monkeypatch)
+    await world.subnet("one", "10.1.0.0/30")  # its only address is the primary
+    await replica.settle()
+    await old_write(world, "a", 16)
+    await replica.settle()
+    assert await granted(world, "a") == {"one": 0}
+    await moved(world, replica, "one", "two", "10.2.0.0/24")
+    assert await granted(world, "a") == {"two": 16}
+    await old_write(world, "a", 16)
+    await replica.settle()
+    assert await granted(world, "a") == {"two": 16}
+    assert replica.told.count("UnknownNetworkContainer") == 0
+    await moved(world, replica, "two", "three", "10.3.0.0/24")
+    assert await granted(world, "a") == {"two": 16, "three": 0}, "it has them already"
+
+
 # Scaling values
 
 
@@ -188,6 +266,48 @@ async def test_what_the_node_says_of_its_maximum_rules_while_it_does(world: Worl
         await world.client.patch(Node, "a", note)
         await replica.settle()
         assert (await shown(world, "a"))[3] == maximum
+
+
+async def test_a_subnet_recovers_whose_nodes_may_have_few(world: World) -> None:
+    """Each holds 12 and a primary, and never more: 39 of 61, whatever the buffer."""
+    nodes = ("a", "b", "c")
+    for name in nodes:
+        await world.node(name, annotations={names.MAX_IPS: "12"})
+    await world.node("burst")
+    replica = await world.replica()
+    await world.subnet(space="10.1.0.0/26")
+    await replica.settle()
+    for name in nodes:
+        await old_write(world, name, 12)
+    await world.ask("burst", 16)
+    await replica.settle()
+    status = (await world.get_subnet()).status
+    assert status is not None
+    assert (status.capacity, status.exhausted) == (61, True)
+    await world.ask("burst", 0, ids(await world.nc("burst")))
+    await world.client.patch(Node, "burst", MergePatch({"metadata": {"annotations": {names.MAX_IPS: "0"}}}))
+    await replica.settle()
+    status = (await world.get_subnet()).status
+    assert status is not None
+    assert status.exhausted is False
+
+
+async def test_a_node_can_lower_its_maximum_but_its_node_object_has_the_last_word(world: World) -> None:
+    await world.node("a")
+    replica = await world.replica()
+    await world.subnet()
+    await replica.settle()
+    beside = ((await world.get("a")).metadata.annotations or {})[names.SCALER]
+    planted = msgspec.json.encode({"scaler": {"value": {"maxIPCount": 3}, "beside": beside}}).decode()
+    note = MergePatch({"metadata": {"annotations": {names.CONVERSION: planted}}})
+    await world.client.patch(NodeNetworkConfig, "a", note, NAMESPACE)
+    await replica.settle()
+    await world.ask("a", 40)
+    await replica.settle()
+    assert (await world.nc("a")).secondary_ip_count == 3
+    await world.client.patch(Node, "a", MergePatch({"metadata": {"annotations": {names.MAX_IPS: "40"}}}))
+    await replica.settle()
+    assert (await world.nc("a")).secondary_ip_count == 40
 
 
 # What an old agent looks at
@@ -366,7 +486,57 @@ async def test_a_state_that_somebody_changed_or_deleted_is_mended(world: World) 
     assert await said(world) is False
 
 
-async def test_a_state_of_an_older_control_plane_is_taken_over_and_others_are_left_alone(
+async def test_a_state_that_vanishes_as_it_is_written_silences_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = await declared(world)
+    await install(world)
+    await look(replica)
+    await old_write(world, "a", 40)
+    await replica.settle()
+
+    async def too_late(obj: Any) -> Any:
+        await world.client.delete(ClusterSubnetState, obj.metadata.name, NAMESPACE)
+        return await world.client.update_status(obj)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replica.api, "update_status", too_late)
+        again = await look(replica)
+    assert again is not None
+    assert 0 < (again.requeue_after or 0) < 60
+    await world.subnet("more", space="10.2.0.0/24")
+    await replica.settle()
+    await look(replica, "more")
+    assert await said(world, "more") is False
+    await look(replica)
+    assert await said(world) is True
+
+
+async def test_a_state_of_a_former_subnet_of_the_name_goes_with_the_present_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is found before the garbage collector has come to it."""
+    replica = await declared(world)
+    await install(world)
+    former = OwnerReference(
+        api_version=ClusterSubnet.resource.api_version, kind="ClusterSubnet", name="pods", uid="former"
+    )
+    other = OwnerReference(api_version="x.io/v1", kind="Machine", name="m", uid="u-1")
+    metadata = ObjectMeta(name="pods", namespace=NAMESPACE, owner_references=[other])
+    await world.client.create(ClusterSubnetState(metadata=metadata))
+
+    async def get(*arguments: Any) -> Any:
+        found = await world.client.get(*arguments)
+        found.metadata.owner_references = [former, other]
+        return found
+
+    monkeypatch.setattr(replica.api, "get", get)
+    await look(replica)
+    owners = [each.uid for each in (await state(world)).metadata.owner_references or ()]
+    assert owners == ["u-1", (await world.get_subnet()).metadata.uid]
+
+
+async def test_a_state_that_somebody_else_made_says_what_we_say_but_stays_theirs(
     world: World,
 ) -> None:
     replica = await declared(world)
@@ -382,7 +552,7 @@ async def test_a_state_of_an_older_control_plane_is_taken_over_and_others_are_le
     found = await state(world)
     assert await said(world) is False
     assert found.metadata.labels == {"made-by": "somebody"}
-    assert [each.kind for each in found.metadata.owner_references or ()] == ["ClusterSubnet"]
+    assert not found.metadata.owner_references, "it does not go with our subnet"
     assert await state(world, "other") == other
 
 

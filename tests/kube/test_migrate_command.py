@@ -9,9 +9,13 @@ import asyncio
 import base64
 import copy
 import json
+import os
+import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,13 @@ import pytest
 from subnetes.api import migration as rules
 from subnetes.api.conversion import convert
 from subnetes.api.crd import WebhookConversion
-from subnetes.api.names import NAMESPACE
+from subnetes.api.names import NAMESPACE, RELEASE_FINALIZER
 from subnetes.cli.main import main
 from subnetes.controllers.migration import Migration, Pace
 from subnetes.controllers.term import Term
 from subnetes.kube.client import Client
 from subnetes.kube.sources import from_kubeconfig
+from subnetes.webhook.certificates import Holdings, kept, make_authority, make_leaf
 from tests.harness.control_plane import ControlPlane
 from tests.harness.embedded import Embedded
 from tests.harness.old_crds import field_crd
@@ -35,6 +40,8 @@ from tests.harness.rest import Rest, eventually
 from tests.harness.stored import in_etcd, in_sqlite
 from tests.harness.webhook import ConversionWebhook, converting
 from tests.harness.widgets import install, uninstall
+
+pytestmark = pytest.mark.slow
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD = f"{CRDS}/{rules.NAME}"
@@ -86,9 +93,9 @@ class Cluster:
     def migrate(self, *words: str) -> tuple[int, str, str]:
         return self.run("--webhook-url", self.url, "--ca-file", str(self.ca_file), *words)
 
-    def plant(self, count: int = COUNT) -> None:
+    def plant(self, count: int = COUNT, crd: dict[str, Any] | None = None) -> None:
         """As Azure's controllers write them."""
-        install(self.rest, field_crd())
+        install(self.rest, crd or field_crd())
         for each in field_nncs(count):
             body = copy.deepcopy(each.document)
             body["metadata"] = {key: body["metadata"][key] for key in ("name", "namespace", "labels")}
@@ -235,7 +242,14 @@ def test_a_dry_run_says_everything_and_writes_nothing(cluster: Cluster) -> None:
     before, asked = cluster.crd(), requests(cluster.server)
     code, said, complaint = cluster.migrate("--dry-run")
     assert (code, complaint) == (0, "")
-    assert [line.split(":")[0] for line in said.splitlines()] == ["webhook", "CRD", "then", "dry run"]
+    assert [line.split(":")[0] for line in said.splitlines()] == [
+        "webhook",
+        "NNCs",
+        "CRD",
+        "then",
+        "dry run",
+    ]
+    assert "NNCs: 5 convert to v1beta1 and back" in said
     assert "converts both ways (asked directly, certificate checked)" in said
     assert "in one update" in said
     assert "DNC-RC rewrites 5 NNCs to v1beta1" in said
@@ -316,6 +330,129 @@ def test_the_bundle_is_in_the_webhooks_secret(cluster: Cluster) -> None:
     finally:
         cluster.rest.delete(f"{secrets}/subnetes-webhook-certs").ok()
     assert cluster.crd()["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == bundle
+
+
+def test_a_certificate_that_the_api_server_would_not_trust_is_refused(cluster: Cluster) -> None:
+    install(cluster.rest, field_crd())
+    now = datetime.now(UTC)
+    first, second = (make_authority(now, timedelta(days=9)) for _ in range(2))
+    leaf = make_leaf(first, [f"hook.{NAMESPACE}.svc"], now, timedelta(days=1))
+    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+    for authority, name, said in (
+        (second, "hook", "signed by no authority"),
+        (first, "other", f"not for other.{NAMESPACE}.svc"),
+        (first, "hook", "the webhook does not convert"),  # trusted; there is no such service
+    ):
+        data = {
+            key: base64.b64encode(value).decode() for key, value in kept(Holdings((authority,), leaf)).items()
+        }
+        metadata = {"name": "subnetes-webhook-certs"}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+        cluster.rest.post(secrets, body).ok()
+        try:
+            code, _, complaint = cluster.run("--webhook-service", f"{NAMESPACE}/{name}")
+        finally:
+            cluster.rest.delete(f"{secrets}/subnetes-webhook-certs").ok()
+        assert (code, said in complaint) == (1, True), complaint
+    assert rules.standing(cluster.crd()).stage is rules.Stage.OLD_ONLY
+
+
+def test_an_nnc_that_cannot_be_converted_is_named_before_anything_is_written(cluster: Cluster) -> None:
+    crd = field_crd()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    schema["spec"]["properties"]["availabilityZone"] = {"x-kubernetes-int-or-string": True}
+    cluster.plant(3, crd)
+    for number in range(7):
+        body = {"apiVersion": OLD, "kind": "NodeNetworkConfig", "metadata": {"name": f"bad-{number}"}}
+        cluster.rest.post(collection(), body | {"spec": {"availabilityZone": "one"}}).ok()
+    before = cluster.crd()
+    for words in ((), ("--dry-run",)):
+        code, _, complaint = cluster.migrate(*words)
+        assert code == 1
+        assert "7 of 10 NNCs cannot be converted" in complaint
+        assert f"{NAMESPACE}/bad-0: " in complaint
+        assert "spec.availabilityZone" in complaint
+        assert "and 2 more" in complaint
+    assert cluster.crd() == before
+    for number in range(7):
+        patch = {"spec": {"availabilityZone": 1}}
+        cluster.rest.patch(f"{collection()}/bad-{number}", patch).ok()
+    assert cluster.migrate()[0] == 0
+
+
+def test_fields_that_our_schema_lacks_are_not_dropped_in_silence(cluster: Cluster) -> None:
+    crd = field_crd()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    containers = schema["status"]["properties"]["networkContainers"]["items"]
+    containers["properties"]["hostMode"] = {"type": "string"}
+    cluster.plant(2, crd)
+    name = min(cluster.seen())
+    path = f"{collection()}/{name}/status"
+    used = {"status": {"networkContainers": [{"id": "a", "hostMode": "swift"}]}}
+    cluster.rest.patch(path, used).ok()
+    before = cluster.crd()
+    for words in ((), ("--dry-run",)):
+        code, _, complaint = cluster.migrate(*words)
+        assert code == 1
+        assert f"status.networkContainers[].hostMode (1 NNCs, as {NAMESPACE}/{name})" in complaint
+    assert cluster.crd() == before
+    cluster.rest.patch(path, {"status": {"networkContainers": [{"id": "a"}]}}).ok()
+    code, said, _ = cluster.migrate()
+    assert code == 0
+    assert "used by no NNC, go: status.networkContainers[].hostMode" in said
+
+
+def test_a_roll_back_waits_for_v1alpha_alone(cluster: Cluster) -> None:
+    """Where one NNC cannot be shown in v1beta1, rolling back is the way out."""
+    cluster.plant(3)
+    cluster.migrate()
+    bad = min(cluster.seen())
+
+    def not_that_one(obj: dict[str, Any], to: str) -> dict[str, Any]:
+        if obj["metadata"]["name"] == bad:
+            raise ValueError("not this one")
+        return convert(obj, to)
+
+    cluster.webhook.behaviour = converting(not_that_one)
+    code, said, complaint = cluster.run("rollback")
+    assert (code, complaint) == (0, "")
+    assert "v1alpha is served" in said
+    mended = eventually(
+        lambda: cluster.rest.patch(f"{collection()}/{bad}", {"spec": {"requestedIPCount": 3}}),
+        lambda got: got.code == 200,
+    )
+    assert mended.ok()["spec"]["requestedIPCount"] == 3
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "migration.md"
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param("real", marks=pytest.mark.real)], indirect=True, scope="module"
+)
+def test_the_documents_command_takes_our_finalizer_and_no_other(cluster: Cluster) -> None:
+    assert isinstance(cluster.server, ControlPlane), "kubectl comes with it"
+    cluster.plant(3)
+    names, theirs = sorted(cluster.seen()), "example.com/theirs"
+    for name, finalizers in zip(
+        names, ([theirs, RELEASE_FINALIZER], [RELEASE_FINALIZER], [theirs]), strict=True
+    ):
+        patch = {"metadata": {"finalizers": finalizers}}
+        cluster.rest.patch(f"{collection()}/{name}", patch).ok()
+    (script,) = (
+        each for each in re.findall(r"```\n(.*?)```", DOCS.read_text(), re.DOTALL) if "go-template" in each
+    )
+    assets = cluster.server.assets
+    environment = {**os.environ, "KUBECONFIG": str(cluster.server.kubeconfig)}
+    environment["PATH"] = f"{assets}:{environment['PATH']}"
+    try:
+        for _ in range(2):  # also a second time
+            subprocess.run(["bash", "-euc", script], env=environment, check=True, timeout=60)
+            found = [cluster.seen()[name]["metadata"].get("finalizers", []) for name in names]
+            assert found == [[theirs], [], [theirs]]
+    finally:
+        for name in names:
+            cluster.rest.patch(f"{collection()}/{name}", {"metadata": {"finalizers": None}})
 
 
 def test_a_service_without_endpoints_is_no_webhook(cluster: Cluster) -> None:

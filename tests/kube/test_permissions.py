@@ -23,7 +23,7 @@ from subnetes.api.meta import Object, ObjectMeta
 from subnetes.api.model import to_builtins
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig, NodeNetworkConfigSpec
 from subnetes.controllers.process import Settings, dnc_rc, in_memory
-from subnetes.controllers.projection import asked_in_v1alpha
+from subnetes.controllers.requests import asked_in_v1alpha
 from subnetes.controllers.status import containers_of
 from subnetes.kube.client import Client
 from subnetes.kube.election import Terms
@@ -171,9 +171,13 @@ async def test_an_old_agent_gets_by_with_the_same_permissions(guarded: ControlPl
         await it_writes_after_an_agent_of_today(admin, agent)
         await it_updates_as_the_first_ones_did(admin, agent)
         await it_reads_what_it_watches(agent)
-        await the_carrying_annotation_gives_no_more_than_spec(admin, agent)
         await everything_else_is_refused(agent)
-        for metadata in ({"labels": {"x": "y"}}, {"annotations": {names.GRANTER: "me"}}):
+        for metadata in (
+            {"labels": {"x": "y"}},
+            {"annotations": {names.GRANTER: "me"}},
+            {"annotations": {names.CONVERSION: "{}"}},
+            {"annotations": {names.CONVERSION: None}},
+        ):
             with pytest.raises(REFUSED):
                 await agent.patch(OLD, "a", MergePatch({"metadata": metadata}), names.NAMESPACE)
 
@@ -224,18 +228,6 @@ async def it_reads_what_it_watches(agent: Client) -> None:
         await agent.delete(ClusterSubnetState, "pods", names.NAMESPACE)
 
 
-async def the_carrying_annotation_gives_no_more_than_spec(admin: Client, agent: Client) -> None:
-    found = await agent.get(NodeNetworkConfig, "a", names.NAMESPACE)
-    shown = (found.metadata.annotations or {})[names.SCALER]
-    lie = {"requestedIPCount": 10**6, "scaler": {"value": {"maxIPCount": 10**6}, "beside": shown}}
-    planted = {"metadata": {"annotations": {names.CONVERSION: json.dumps(lie)}}}
-    await patched(agent, "a", planted | {"spec": {"secondaryIPs": None}})
-    await becomes(lambda: holds(admin, "a", 250))
-    annotations = (await admin.get(NodeNetworkConfig, "a", names.NAMESPACE)).metadata.annotations or {}
-    assert annotations[names.SCALER] == shown
-    assert names.IMPORTED_MAX not in annotations
-
-
 async def is_refused(attempt: Awaitable[Any]) -> bool:
     """The policy takes effect a moment after it is created, so the first attempts may come through."""
     try:
@@ -249,6 +241,7 @@ async def everything_else_is_refused(agent: Client) -> None:
     for metadata in (
         {"finalizers": None},
         {"annotations": {names.GRANTER: "me"}},
+        {"annotations": {names.CONVERSION: "{}"}},
         {"annotations": None},
         {"ownerReferences": None},
         {"labels": {"x": "y"}},

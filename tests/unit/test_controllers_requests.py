@@ -1,8 +1,17 @@
 """What a node asks for, and what becomes of it in its status."""
 
+from typing import Any
+
+import pytest
+
 from subnetes.api import names
 from subnetes.api.meta import Condition
-from subnetes.api.nodenetworkconfig import NetworkContainer, NodeNetworkConfig, NodeNetworkConfigSpec
+from subnetes.api.nodenetworkconfig import (
+    NetworkContainer,
+    NodeNetworkConfig,
+    NodeNetworkConfigSpec,
+    NodeNetworkConfigStatus,
+)
 from subnetes.controllers import status
 from subnetes.controllers.requests import Ask, read
 from subnetes.dnc.types import NC, SecondaryIP, SubnetKey
@@ -41,6 +50,71 @@ def test_a_carried_count_is_for_the_first_nc_that_stays_while_the_spec_says_noth
         said = nnc(stated)
         said.metadata.annotations = asked.metadata.annotations
         assert read(said, [nc("a")], 250).asks == {"a": Ask(0, ())}
+
+
+def carried(count: int) -> NodeNetworkConfig:
+    asked = nnc(None)
+    asked.metadata.annotations = {names.CONVERSION: f'{{"requestedIPCount":{count}}}'}
+    return asked
+
+
+def in_v1alpha(wanted: dict[str, int], *fields: str) -> NodeNetworkConfig:
+    """As conversion shows it, and the API server who wrote it."""
+    asked = nnc(wanted)
+    owned: dict[str, Any] = {"f:spec": {"f:requestedIPCount": {}}}
+    asked.metadata.managed_fields = [{"apiVersion": "acn.azure.com/v1alpha", "fieldsV1": owned}]
+    for each in fields:
+        ours: dict[str, Any] = {"f:spec": {each: {}}}
+        asked.metadata.managed_fields.append({"apiVersion": "acn.azure.com/v1beta1", "fieldsV1": ours})
+    return asked
+
+
+def targets(asked: NodeNetworkConfig, *ncs: NC, maximum: int = 250, draining: str = "") -> dict[str, int]:
+    return {name: ask.target for name, ask in read(asked, ncs, maximum, draining).asks.items()}
+
+
+def test_of_a_carried_count_the_first_nc_gets_what_the_others_do_not_have() -> None:
+    assert targets(carried(3), nc("a"), nc("b", "x", "y"), draining="b") == {"a": 1, "b": 0}
+    assert targets(carried(3), nc("a"), nc("b", "x", "y")) == {"a": 1, "b": 0}
+    assert targets(carried(3), nc("a", "v", "w"), nc("b")) == {"a": 3, "b": 0}
+    assert targets(carried(1), nc("a"), nc("b", "x", "y"), draining="b") == {"a": 0, "b": 0}
+
+
+def test_what_v1alpha_asked_of_an_nc_that_is_gone_is_for_the_first_one_that_stays() -> None:
+    request = read(in_v1alpha({"gone": 4, "c": 2}), [nc("a"), nc("b"), nc("c")], 250, draining={"a"})
+    assert {name: ask.target for name, ask in request.asks.items()} == {"a": 0, "b": 4, "c": 2}
+    assert request.unknown == ()
+    assert targets(in_v1alpha({"gone": 4, "a": 2}), nc("a")) == {"a": 6}
+    assert targets(in_v1alpha({"gone": 4}), nc("a"), nc("b", "x", "y", "z"), draining="b") == {"a": 1, "b": 0}
+    assert targets(in_v1alpha({"gone": 4, "b": 3}), nc("a"), nc("b", "x", "y", "z")) == {"a": 4, "b": 3}
+
+
+def test_who_writes_ids_and_what_the_node_shows_is_taken_by_its_word() -> None:
+    for asked in (nnc({"gone": 4}), in_v1alpha({"gone": 4}, "f:secondaryIPs")):
+        request = read(asked, [nc("a")], 250)
+        assert (request.asks["a"].target, request.unknown) == (0, ("gone",))
+    asked = in_v1alpha({"stranger": 4})
+    asked.status = NodeNetworkConfigStatus(network_containers=[NetworkContainer(id="stranger")])
+    request = read(asked, [nc("a")], 250)
+    assert (request.asks["a"].target, request.unknown) == (0, ("stranger",)), "it is one of the node's NCs"
+    assert read(in_v1alpha({"gone": 4}), [nc("a")], 250, draining={"a"}).unknown == ("gone",)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_what_is_held_above_a_target_uses_up_the_maximum(first: str) -> None:
+    held = [nc("a"), nc("b", "x", "y", "z")]
+    ncs = held if first == "a" else held[::-1]
+    request = read(nnc({"a": 9, "b": 1}), ncs, 5)
+    assert {name: ask.target for name, ask in request.asks.items()} == {"a": 2, "b": 1}
+    assert request.cut == 7
+    assert targets(nnc({"a": 9}), *ncs, maximum=2) == {"a": 0, "b": 0}
+    assert targets(nnc({"a": 9, "b": 3}), *ncs, maximum=5) == {"a": 2, "b": 3}
+
+
+def test_what_is_let_go_leaves_room_at_once_unless_it_is_in_use() -> None:
+    asked, ncs = nnc({"a": 3, "b": 1}, ["x", "y"]), [nc("a"), nc("b", "x", "y", "z")]
+    assert read(asked, ncs, 4).asks == {"a": Ask(3, ()), "b": Ask(1, ("x", "y"))}
+    assert read(asked, ncs, 4, in_use={"y"}).asks == {"a": Ask(2, ()), "b": Ask(1, ("x",))}
 
 
 def test_the_sum_is_cut_at_the_maximum_and_strangers_are_named() -> None:

@@ -72,9 +72,11 @@ def test_what_a_node_asks_for_above_its_maximum_does_not_keep_a_subnet_exhausted
         return projection.of("pods", 4, DEFAULT)
 
     thirty = {names.SCALER: scalers.annotation(Scaler(batch=16, buffer=0.5), 30)}
-    assert projected(asking(10)) == 2 * contribution(DEFAULT, 10)
-    assert projected(asking(10**9)) == contribution(DEFAULT, 250) + contribution(DEFAULT, 0)
-    assert projected(asking(20, thirty)) == contribution(DEFAULT, 20) + contribution(DEFAULT, 10)
+    assert projected(asking(10)) == 2 * contribution(DEFAULT, 10, 240)
+    assert projected(asking(10**9)) == 251 + contribution(DEFAULT, 0, 125)
+    assert projected(asking(20, thirty)) == 21 + 16, "of 30, 20 are asked for; the other may have half"
+    assert projected(asking(0, thirty)) == 2 * 16
+    assert projected(asking(12, thirty)) == 2 * (18 + 1), "no buffer makes it more"
     assert projected(asking(10**9, {names.SCALER: "{"})) == projected(asking(10**9))
 
 
@@ -129,10 +131,27 @@ def test_what_an_agent_of_old_asked_for_counts_as_it_scales(
     asking.metadata.managed_fields = managed
     projection = Projection()
     projection.changed(None, asking)
-    expected = old_contribution(DEFAULT, 8) if is_old else contribution(DEFAULT, 8)
+    expected = old_contribution(DEFAULT, 8, 250) if is_old else contribution(DEFAULT, 8, 250)
     assert projection.of("pods", 4, DEFAULT) == expected
     projection.changed(asking, None)
     assert projection.of("pods", 4, DEFAULT) == 0
+
+
+def test_what_stands_under_the_id_of_an_nc_that_is_gone_counts_where_it_is_granted() -> None:
+    asking = nnc("a", {"nc-0": "red", "nc-1": "blue"}, {"nc-9": 20})
+    asking.metadata.managed_fields = [owning("v1alpha", "requestedIPCount")]
+    asking.metadata.annotations = {names.DRAINING: "a-nc-0,a-nc-7"}
+    projection = Projection()
+    projection.changed(None, asking)
+    assert projection.of("blue", 4, DEFAULT) == old_contribution(DEFAULT, 20, 250)
+    assert projection.of("red", 4, DEFAULT) == old_contribution(DEFAULT, 0, 230)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "250", "x", "٣", "1" * 5000])
+def test_a_maximum_that_we_cannot_have_written_down_is_none(text: str) -> None:
+    written = {names.IMPORTED_MAX: text}
+    assert scalers.imported_maximum(written) is None
+    assert scalers.imported_maximum(written | carrying({"maxIPCount": 30})) == 30
 
 
 def test_what_depends_on_state_is_refused_with_the_limit() -> None:
@@ -206,7 +225,7 @@ def test_the_projection_kept_change_by_change_is_the_one_counted_anew(
             known[node] = new
     for subnet in ("red", "blue"):
         expected = sum(
-            contribution(DEFAULT, (each.spec.secondary_ips or {}).get(nc.id, 0) if each.spec else 0)
+            contribution(DEFAULT, (each.spec.secondary_ips or {}).get(nc.id, 0) if each.spec else 0, 200)
             for each in known.values()
             for nc in (each.status.network_containers if each.status else None) or ()
             if nc.subnet_name == subnet

@@ -19,6 +19,7 @@ from subnetes.ipam.exhaustion import (
     Thresholds,
     contribution,
     is_exhausted,
+    most,
     old_contribution,
 )
 from subnetes.ipam.fairness import Waiting, order, share
@@ -71,8 +72,56 @@ def test_a_threshold_that_is_no_number_is_refused() -> None:
 
 
 def test_a_contribution_counts_the_primary() -> None:
-    assert contribution(Scaler.of(16, "0.5"), 0) == 16
-    assert contribution(Scaler.of(16, "0.5"), 9) == 32
+    assert contribution(Scaler.of(16, "0.5"), 0, 250) == 16
+    assert contribution(Scaler.of(16, "0.5"), 9, 250) == 32
+
+
+def test_no_buffer_makes_it_more_than_the_node_may_have() -> None:
+    scaler = Scaler.of(16, "0.5")
+    assert (contribution(scaler, 12, 12), old_contribution(scaler, 12, 12)) == (13, 13)
+    assert (contribution(scaler, 0, 0), old_contribution(scaler, 0, 0)) == (1, 1)
+    cluster = Cluster(61, scaler, DEFAULTS, [OldNode(f"node-{number}", 11) for number in range(3)], 12)
+    squeezed(cluster)
+    cluster.settle(0)
+    assert not cluster.exhausted, "39 of 61, and never more"
+    assert cluster.flips == 1
+
+
+def test_the_maximum_is_for_all_network_containers_of_a_node() -> None:
+    assert most(12, 3, []) == 12
+    assert most(12, 6, [6]) == 6
+    assert most(12, 3, [9]) == 6, "the other's buffer gives way"
+    assert most(12, 9, [3]) == 9
+    assert most(20, 0, [2, 30]) == 9
+    assert most(0, 0, [0]) == 0
+
+
+NEEDS = st.lists(
+    st.tuples(
+        st.integers(0, 30), st.sampled_from([1, 8, 16]), st.sampled_from(["0", "0.5", "3"]), st.booleans()
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(NEEDS, st.integers(0, 60))
+@settings(max_examples=200, deadline=None)
+def test_nobody_comes_to_hold_more_than_was_counted(
+    needs: list[tuple[int, int, str, bool]], maximum: int
+) -> None:
+    """The first one's subnet is exhausted and recovers; the others' are or are not, and stay it."""
+
+    def held(first: Scaler) -> dict[str, int]:
+        kinds = [EXHAUSTED if squeezed else Scaler.of(batch, buffer) for _, batch, buffer, squeezed in needs]
+        scalers = [first, *kinds[1:]]
+        pairs = zip(needs, scalers, strict=True)
+        return targets({str(n): Need(each[0], 0, by) for n, (each, by) in enumerate(pairs)}, maximum)
+
+    requested = held(EXHAUSTED)
+    ceiling = most(maximum, requested["0"], [count for name, count in requested.items() if name != "0"])
+    normal = Scaler.of(needs[0][1], needs[0][2])
+    assert held(normal)["0"] + 1 <= contribution(normal, requested["0"], ceiling)
 
 
 @dataclass
@@ -92,8 +141,8 @@ class Node:
         if wanted > self.requested or scaler is EXHAUSTED or self.lower_for > RESTS:
             self.requested = wanted
 
-    def would_hold(self, scaler: Scaler) -> int:
-        return contribution(scaler, self.requested)
+    def would_hold(self, scaler: Scaler, maximum: int) -> int:
+        return contribution(scaler, self.requested, maximum)
 
 
 class OldNode(Node):
@@ -104,8 +153,8 @@ class OldNode(Node):
             batches = ceil(scaler.buffer + Fraction(self.demand, scaler.batch))
             self.requested = min(scaler.batch * batches, maximum)
 
-    def would_hold(self, scaler: Scaler) -> int:
-        return old_contribution(scaler, self.requested)
+    def would_hold(self, scaler: Scaler, maximum: int) -> int:
+        return old_contribution(scaler, self.requested, maximum)
 
 
 class OlderNode(OldNode):
@@ -179,7 +228,7 @@ class Cluster:
                     node.asks(EXHAUSTED if self.exhausted else self.scaler, self.maximum)
 
     def judge(self) -> None:
-        projected = sum(node.would_hold(self.scaler) for node in self.nodes if node.primary)
+        projected = sum(node.would_hold(self.scaler, self.maximum) for node in self.nodes if node.primary)
         verdict = is_exhausted(self.exhausted, self.reserved, self.capacity, projected, self.thresholds)
         self.flips += verdict != self.exhausted
         self.exhausted = verdict
@@ -350,10 +399,10 @@ def test_old_agents_among_others_do_not_make_it_swing(
 def test_counted_as_ours_old_agents_would_make_it_swing(
     kind: type[Node], capacity: int, batch: int, nodes: int, demand: int, seed: int
 ) -> None:
-    def flips(would_hold: Callable[[Scaler, int], int]) -> int:
+    def flips(would_hold: Callable[[Scaler, int, int], int]) -> int:
         class Counted(kind):  # type: ignore[misc, valid-type]
-            def would_hold(self, scaler: Scaler) -> int:
-                return would_hold(scaler, self.requested)
+            def would_hold(self, scaler: Scaler, maximum: int) -> int:
+                return would_hold(scaler, self.requested, maximum)
 
         members: list[Node] = [Counted(f"node-{number}", demand) for number in range(nodes)]
         cluster = Cluster(capacity, Scaler.of(batch, "0.5"), DEFAULTS, members)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,13 +15,16 @@ from subnetes.api.conversion import convert
 from subnetes.api.crd import WebhookConversion, crds
 from subnetes.api.customresourcedefinition import ServiceReference
 from subnetes.api.migration import Rewriting, Stage, differ, rewriting, rolled_back, standing, target
-from subnetes.cli import webhook_probe
+from subnetes.api.pruning import lost, pruned, version_schema
+from subnetes.cli import migration_check, webhook_probe
 from subnetes.cli.main import parser
 from subnetes.cli.webhook_probe import NotConverting
 from subnetes.controllers import migration_progress as progress
 from subnetes.controllers.migration_progress import Progress
 from subnetes.kube.client import Client
+from subnetes.webhook.certificates import Holdings, Pair, kept, make_authority, make_leaf
 from tests.harness.old_crds import field_crd
+from tests.harness.old_nncs import field_nncs
 from tests.harness.scripted import answer, failing, scripted
 
 Crd = dict[str, Any]
@@ -186,12 +190,171 @@ def test_other_work_begins_anew(found: Progress | None) -> None:
 def test_where_one_was_refused_all_are_gone_through_again() -> None:
     found = progress.resumed(replace(HALFWAY, problem="for one a: no"), WORK, "two", 300.0)
     assert (found.last, found.done, found.problem, found.begun) == ("", 0, "", 100.0)
+    assert found.state == progress.REWRITING
 
 
 def test_what_remains_comes_in_the_order_of_its_names() -> None:
     keys = ["n/z", "n/a", "n-b/a", "n/m", "o/a", "n/n"]
     assert progress.remaining(HALFWAY, keys) == ["n/n", "n/z", "o/a"]
     assert progress.remaining(progress.begin(WORK, "x", 0.0), keys) == sorted(keys)
+
+
+def ours() -> dict[str, Any]:
+    return dict(version_schema(target(old(), WEBHOOK), "v1alpha"))
+
+
+def with_fields(**fields: Any) -> Crd:
+    crd = old()
+    properties = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    containers = properties["status"]["properties"]["networkContainers"]
+    containers["items"]["properties"] |= fields
+    return crd
+
+
+def test_our_v1alpha_has_all_that_the_field_has() -> None:
+    assert list(lost(version_schema(old(), "v1alpha"), ours())) == []
+
+
+TEXT = {"type": "string"}
+ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "gone"),
+    [
+        ({"properties": {"a": TEXT}}, {"properties": {"a": TEXT}}, []),
+        ({"properties": {"a": TEXT, "b": TEXT}}, {"properties": {"a": TEXT}}, ["b"]),
+        ({"properties": {"a": {"properties": {"b": TEXT}}}}, {}, ["a"]),
+        ({"properties": {"a": {"properties": {"b": TEXT}}}}, {"properties": {"a": {}}}, ["a.b"]),
+        ({"properties": {"a": {"properties": {"b": TEXT}}}}, {"properties": {"a": ANY}}, []),
+        ({"properties": {"a": ANY}}, {"properties": {"a": {"properties": {"b": TEXT}}}}, ["a.*"]),
+        ({"properties": {"a": TEXT}}, ANY | {"properties": {"a": {}}}, []),
+        (
+            {"properties": {"a": {"properties": {"b": TEXT}}}},
+            ANY | {"properties": {"a": {"properties": {}}}},
+            ["a.b"],
+        ),
+        (
+            {"properties": {"a": {"items": {"properties": {"b": TEXT}}}}},
+            {"properties": {"a": {"items": {"properties": {}}}}},
+            ["a[].b"],
+        ),
+        ({"properties": {"a": {"additionalProperties": TEXT}}}, {"properties": {"a": {}}}, ["a.*"]),
+        (
+            {"properties": {"a": {"additionalProperties": TEXT}}},
+            {"properties": {"a": {"additionalProperties": TEXT}}},
+            [],
+        ),
+        (
+            {"properties": {"a": {"properties": {"b": TEXT}}}},
+            {"properties": {"a": {"additionalProperties": TEXT}}},
+            [],
+        ),
+        ({"properties": {"metadata": {"properties": {"name": TEXT}}, "kind": TEXT}}, {}, []),
+        (
+            {"properties": {"a": {"properties": {"metadata": TEXT}}}},
+            {"properties": {"a": {}}},
+            ["a.metadata"],
+        ),
+    ],
+)
+def test_what_another_schema_loses(present: Crd, wanted: Crd, gone: list[str]) -> None:
+    assert list(lost(present, wanted)) == gone
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "gone"),
+    [
+        ({"apiVersion": "v", "kind": "k", "metadata": {"name": "n"}}, {}, []),
+        ({"a": 1, "b": 2}, {"properties": {"a": {}}}, ["b"]),
+        ({"a": {"b": 1}}, {"properties": {"a": ANY}}, []),
+        ({"a": {"b": 1}}, ANY, []),
+        ({"a": {"b": 1}}, ANY | {"properties": {"a": {}}}, ["a.b"]),
+        ({"a": [{"b": 1}, {"c": 1}]}, {"properties": {"a": {"items": {"properties": {"b": {}}}}}}, ["a[].c"]),
+        ({"a": [{"b": 1}]}, {"properties": {"a": ANY}}, []),
+        ({"a": {"x": {"b": 1}}}, {"properties": {"a": {"additionalProperties": {}}}}, ["a.x.b"]),
+        ({"a": {"metadata": 1}}, {"properties": {"a": {}}}, ["a.metadata"]),
+        (
+            {"a": {"metadata": 1, "b": 2}},
+            {"properties": {"a": {"x-kubernetes-embedded-resource": True}}},
+            ["a.b"],
+        ),
+    ],
+)
+def test_what_an_api_server_prunes(value: Crd, schema: Crd, gone: list[str]) -> None:
+    assert list(pruned(value, schema)) == gone
+
+
+def test_a_crd_may_keep_whatever_there_is() -> None:
+    crd = old()
+    crd["spec"]["preserveUnknownFields"] = True
+    assert list(lost(version_schema(crd, "v1alpha"), ours())) == ["*"]
+    assert list(pruned({"anything": 1}, version_schema(crd, "v1alpha"))) == []
+
+
+def nnc(name: str, **parts: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "n"}, **parts}
+
+
+def test_the_nncs_of_the_field_can_all_be_migrated() -> None:
+    items = [each.document | {"status": each.status or {}} for each in field_nncs(34)]
+    found = migration_check.findings(items, ours())
+    assert (found.count, found.refused, dict(found.users)) == (34, {}, {})
+
+
+def test_an_nnc_that_cannot_be_converted_or_would_lose_something_is_found() -> None:
+    items = [
+        nnc("fine", spec={"requestedIPCount": 1}),
+        nnc("bad", spec={"availabilityZone": "one"}),
+        nnc("rich", status={"networkContainers": [{"id": "a", "hostMode": "x"}, {"hostMode": "y"}]}),
+        nnc("odd", metadata={"name": "odd", "namespace": "n", "annotations": {"a": 1}}),
+    ]
+    found = migration_check.findings(items, ours())
+    assert sorted(found.refused) == ["n/bad", "n/odd"]
+    assert "spec.availabilityZone" in found.refused["n/bad"]
+    assert dict(found.users) == {"status.networkContainers[].hostMode": ["n/rich"]}
+
+
+def test_of_many_the_first_few_are_named_and_the_rest_counted() -> None:
+    assert migration_check.shown(["a", "b"]) == "a; b"
+    assert migration_check.shown([*"abcdefg"]) == "a; b; c; d; e; and 2 more"
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def secret(**changes: bytes) -> dict[str, bytes]:
+    authority = make_authority(NOW, 10 * DAY)
+    return kept(Holdings((authority,), make_leaf(authority, ["hook.n.svc", "127.0.0.1"], NOW, DAY))) | changes
+
+
+def of_a_stranger() -> dict[str, bytes]:
+    stranger = make_authority(NOW, 10 * DAY)
+    leaf: Pair = make_leaf(stranger, ["hook.n.svc"], NOW, DAY)
+    return secret() | {"tls.crt": leaf.certificate, "tls.key": leaf.key}
+
+
+def test_a_certificate_that_the_api_server_will_trust_passes() -> None:
+    webhook_probe.check_certificate(secret(), "hook.n.svc", NOW)
+
+
+@pytest.mark.parametrize(
+    ("data", "host", "now", "said"),
+    [
+        (of_a_stranger(), "hook.n.svc", NOW, "signed by no authority of ca.crt"),
+        (secret(), "other.n.svc", NOW, "not for other.n.svc, only for hook.n.svc"),
+        (secret(), "hook.n.svc", NOW + 2 * DAY, "expired at 2026-01-02"),
+        (secret(**{"tls.crt": b"garbage"}), "hook.n.svc", NOW, "cannot be read"),
+        ({"ca.crt": secret()["ca.crt"]}, "hook.n.svc", NOW, "cannot be read"),
+    ],
+    ids=["stranger", "host", "expired", "garbage", "missing"],
+)
+def test_a_certificate_that_it_will_not_trust_is_found_out(
+    data: dict[str, bytes], host: str, now: datetime, said: str
+) -> None:
+    with pytest.raises(NotConverting, match=said):
+        webhook_probe.check_certificate(data, host, now)
 
 
 Convert = Callable[[dict[str, Any], str], dict[str, Any]]

@@ -110,7 +110,7 @@ class ClusterSubnetStatus(Model):
     exhausted: bool | None = None
     """Whether addresses are so scarce that nodes keep no spare ones."""
     reserved: Count | None = None
-    """How many addresses nodes hold, in use or not; up to 30 seconds old."""
+    """How many addresses nodes hold, in use or not; up to 30 seconds old, or more above 1,500 nodes."""
     scaler: Scaler | None = None
     """The scaling values in use."""
     timestamp: Count | None = None

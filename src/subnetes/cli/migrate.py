@@ -1,7 +1,7 @@
 """`subnetes migrate`: brings NodeNetworkConfigs from v1alpha to v1beta1, or says how far that is.
 
-One update of the CRD, once the webhook was seen to convert; DNC-RC then rewrites what is stored. The rules
-are api/migration.py's, the operator's page is docs/migration.md.
+One update of the CRD, once the webhook was seen to convert and every NNC can be (migration_check.py); DNC-RC
+then rewrites what is stored. The rules are api/migration.py's, the operator's page is docs/migration.md.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import re
 import time
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from subnetes.api.migration import CONVERT_PATH, HTTPS, HUB, NAME, OLD, Stage, S
 from subnetes.api.names import NAMESPACE
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.api.resource import Resource
-from subnetes.cli import connection
+from subnetes.cli import connection, migration_check
 from subnetes.cli.connection import CannotGoOn
-from subnetes.cli.webhook_probe import NotConverting, named, probe
+from subnetes.cli.webhook_probe import NotConverting, check_certificate, named, probe
 from subnetes.controllers import migration_progress
 from subnetes.controllers.migration_progress import Progress
 from subnetes.controllers.status import timestamp
@@ -100,7 +101,7 @@ async def _forward(client: Client, options: argparse.Namespace) -> None:
         print(f"then: {await _rest(client, crd)}")
         print("dry run: nothing was written")
         return
-    await _served(client)
+    await _served(client, HUB, OLD)
     print("both versions are served" if written else "nothing to do for the CRD")
     print(f"next: {_next(await _crd(client))}")
 
@@ -115,6 +116,7 @@ async def _written(client: Client, conversion: WebhookConversion, options: argpa
         if not migration.differ(crd, wanted):
             print(f"CRD: {now}, as it should be")
             return False
+        await migration_check.check(client, crd, wanted)
         print(f"CRD: {now} -> {_shown(wanted)}, in one {'creation' if crd is None else 'update'}")
         if options.dry_run or await _put(client, crd, wanted):
             return True
@@ -148,8 +150,8 @@ async def _back(client: Client, options: argparse.Namespace) -> None:
             print("dry run: nothing was written")
             return
         if await _put(client, crd, wanted):
-            await _served(client)
-            print(f"both versions are served\nnext: {_next(await _crd(client))}")
+            await _served(client, OLD)  # an NNC that has no v1beta1 form is a reason to roll back
+            print(f"{OLD} is served\nnext: {_next(await _crd(client))}")
             return
     raise CannotGoOn(f"others wrote the CRD {NAME} at the same time, {TRIES} times: try again")
 
@@ -174,17 +176,34 @@ async def _conversion(client: Client, options: argparse.Namespace, crd: Crd | No
             raise CannotGoOn("where is the webhook? Give --webhook-url or --webhook-service")
         known = named(config)
         return replace(known, ca_bundle=_file(options.ca_file)) if options.ca_file else known
-    return WebhookConversion(given, await _bundle(client, options.ca_file))
+    if options.ca_file is not None:
+        return WebhookConversion(given, _file(options.ca_file))
+    data = await _kept(client)
+    if isinstance(given, ServiceReference):
+        _check_kept(data, f"{given.name}.{given.namespace}.svc")
+    return WebhookConversion(given, data[BUNDLE])
 
 
-async def _bundle(client: Client, file: Path | None) -> bytes:
-    if file is not None:
-        return _file(file)
+async def _kept(client: Client) -> dict[str, bytes]:
+    """The webhook's own certificates."""
     try:
-        return ((await client.get(Secret, SECRET, NAMESPACE)).data or {})[BUNDLE]
-    except (NotFound, KeyError):
+        data = (await client.get(Secret, SECRET, NAMESPACE)).data or {}
+    except NotFound:
+        data = {}
+    if BUNDLE not in data:
         why = f"the Secret {NAMESPACE}/{SECRET} has no {BUNDLE}"
-        raise CannotGoOn(f"{why}: is the webhook running? Else give --ca-file") from None
+        raise CannotGoOn(f"{why}: is the webhook running? Else give --ca-file")
+    return data
+
+
+def _check_kept(data: dict[str, bytes], host: str) -> None:
+    """A URL is asked as the API server asks it; for a service, this is what the proxy does not look at."""
+    try:
+        check_certificate(data, host, datetime.now(UTC))
+    except NotConverting as problem:
+        why = f"the API server would not trust the webhook: in the Secret {NAMESPACE}/{SECRET}, {problem}"
+        raise CannotGoOn(f"{why}; the CRD stays as it is") from None
+    print(f"certificate: the Secret {NAMESPACE}/{SECRET} has one for {host}, signed by its {BUNDLE}")
 
 
 def _file(path: Path) -> bytes:
@@ -202,12 +221,12 @@ async def _ask(client: Client, conversion: WebhookConversion) -> None:
     print(f"webhook: {place(conversion)} converts both ways ({how})")
 
 
-async def _served(client: Client) -> None:
-    """Wait until reads in both versions work. Before that an API server answers 404 or 429 for a moment."""
+async def _served(client: Client, *versions: str) -> None:
+    """Wait until reads in these versions work. Before that an API server answers 404 or 429 for a moment."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            for version in (HUB, OLD):
+            for version in versions:
                 await _first_page(client, version)
         except ApiError as problem:
             if time.monotonic() > deadline:

@@ -1,7 +1,8 @@
 """Whether a conversion webhook really converts: one object is sent up and its answer down again.
 
 A URL is asked directly, over TLS as the API server would. A service is asked through the API server's proxy,
-which does not check the certificate; where that is forbidden, its EndpointSlices must show a ready endpoint.
+which does not check the certificate (`check_certificate` does, where it is known); where that is forbidden,
+its EndpointSlices must show a ready endpoint.
 """
 
 import base64
@@ -9,9 +10,11 @@ import json
 import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import aiohttp
+from cryptography import x509
 
 from subnetes.api import nodenetworkconfig_v1alpha
 from subnetes.api.crd import WebhookConversion
@@ -22,6 +25,7 @@ from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.api.resource import Resource
 from subnetes.kube.client import Client
 from subnetes.kube.errors import ApiError, Forbidden
+from subnetes.webhook.certificates import BUNDLE, Unreadable, expiry_of, read, signed_by
 
 DEADLINE = aiohttp.ClientTimeout(total=10)
 SLICES = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
@@ -75,6 +79,24 @@ async def probe(client: Client, conversion: WebhookConversion) -> str:
     except ApiError as problem:
         raise NotConverting(" ".join(str(problem).split())) from problem
     return "asked through the API server's proxy, certificate not checked"
+
+
+def check_certificate(data: Mapping[str, bytes], host: str, now: datetime) -> None:
+    """Raises NotConverting unless the API server would trust what the webhook's Secret keeps."""
+    try:
+        holdings = read(data)
+        leaf = data["tls.crt"]
+        names = x509.load_pem_x509_certificate(leaf).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+    except (Unreadable, x509.ExtensionNotFound) as problem:
+        raise NotConverting(f"the certificates cannot be read: {problem}") from problem
+    if not signed_by(leaf, holdings.bundle):
+        raise NotConverting(f"tls.crt is signed by no authority of {BUNDLE}")
+    if host not in (known := names.value.get_values_for_type(x509.DNSName)):
+        raise NotConverting(f"tls.crt is not for {host}, only for {', '.join(known) or 'no name'}")
+    if expiry_of(leaf) <= now:
+        raise NotConverting(f"tls.crt expired at {expiry_of(leaf):%Y-%m-%dT%H:%M:%SZ}")
 
 
 def named(client_config: Mapping[str, Any]) -> WebhookConversion:

@@ -2,8 +2,8 @@
 
 read (spec, what DNC says of it, what nodes ask for) → decide (acceptance.py, subnet_status.py, scalers.py,
 ipam/exhaustion.py) → one status write. Exhaustion, the scaler and conditions are written at once; figures,
-and figures in a condition's text, at most every 30 s, for every agent watches this object. What the user got
-wrong is a condition and an event, no more.
+and figures in a condition's text, at most every 30 s and in large clusters less often, for every agent
+watches this object. What the user got wrong is a condition and an event, no more.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from subnetes.kube.errors import NotFound
 from subnetes.kube.key import Key
 from subnetes.kube.patches import MergePatch
 
+TOLD_A_SECOND = 50  # agents, of figures that are of no use to them
 LOOK_AGAIN = 30.0  # seconds: what is wrong may be mended where nobody tells us of it
 
 
@@ -142,8 +143,9 @@ class ClusterSubnetReconciler:
             return None
         now = self._term.now()
         ago = now - self._counted_at.get(key, 0.0)
-        if subnet_status.only_details_differ(subnet.status, wanted) and 0 <= ago < self._term.counts_every:
-            return self._term.counts_every - ago
+        pause = max(self._term.counts_every, len(self._stores.nncs) / TOLD_A_SECOND)
+        if subnet_status.only_details_differ(subnet.status, wanted) and 0 <= ago < pause:
+            return pause - ago
         self._term.must_lead()
         stamped = msgspec.structs.replace(wanted, timestamp=int(now))
         await self._api.update_status(msgspec.structs.replace(subnet, status=stamped))

@@ -113,7 +113,7 @@ class Departures:
         ncs = await self._allocator.ncs(self._term.cluster, nnc.metadata.name)
         request = requests.read(nnc, ncs, 0)
         used = await usage.users(self._api, nnc.metadata.name, ncs, request)
-        asks = usage.without(request, used).asks
+        asks = requests.read(nnc, ncs, 0, in_use=used).asks
         return [await self._release(nnc, nc, asks[nc.id]) for nc in ncs]
 
     async def _release(self, nnc: NodeNetworkConfig, nc: NC, ask: requests.Ask) -> NC:

@@ -1,7 +1,7 @@
 """DNC-RC's part of a migration: stored NNCs are rewritten to the CRD's storage version, the other one leaves.
 
     CRD: both versions, a webhook, storedVersions [v1alpha, v1beta1]
-        ── wait until every API server follows the CRD ── an empty merge patch of each NNC, in order
+        ── wait until every API server follows the CRD ── a GET and an empty merge patch of each NNC, in order
         ── the same CRD still? ── status.storedVersions = [v1beta1]
 
 Why one pass is enough. An API server that follows the CRD encodes whatever it writes in the storage version,
@@ -9,7 +9,12 @@ and an empty patch is written if what is stored are not the same bytes. So an NN
 once anybody wrote it after the servers followed, and stays so, for at the end the same CRD (uid and
 generation) still stands. An NNC that is not in the list was made after it, so by such a server. What is left
 are servers that are slow to follow, and requests that they had begun: hence `settle`, as long as a request
-may take.
+may take. Every leader waits that long by its own clock, unless another was through with it.
+
+Why the GET. In the version that is not stored it needs the webhook. Without it, a patch of an NNC that is
+stored anew already would still succeed, and wipe its managedFields, which cannot be converted either.
+
+An NNC that cannot be converted is noted and passed over; two in a row mean that the webhook is down.
 
 Which version is the storage version is all that is asked, so a roll-back is done by the same code. An error
 never ends the controllers: this tries again. Progress is in migration_progress.py.
@@ -17,6 +22,8 @@ never ends the controllers: this tries again. Progress is in migration_progress.
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -26,9 +33,10 @@ import msgspec
 from subnetes.api.core import ConfigMap
 from subnetes.api.customresourcedefinition import CustomResourceDefinition
 from subnetes.api.meta import ObjectMetaView
-from subnetes.api.migration import NAME, Rewriting, rewriting
+from subnetes.api.migration import HUB, NAME, OLD, Rewriting, rewriting
 from subnetes.api.model import View
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
+from subnetes.api.resource import Resource
 from subnetes.controllers.migration_progress import (
     CONFIG_MAP,
     DONE,
@@ -42,7 +50,7 @@ from subnetes.controllers.migration_progress import (
 from subnetes.controllers.term import NotLeading, Term
 from subnetes.kube.backoff import Backoff
 from subnetes.kube.client import Client
-from subnetes.kube.errors import ApiError, NotFound, Permanent, Temporary
+from subnetes.kube.errors import ApiError, NotFound, Temporary, Unavailable
 from subnetes.kube.patches import MergePatch
 from subnetes.kube.services import until
 
@@ -80,12 +88,16 @@ class Migration:
 
     name = "migration"
 
-    def __init__(self, term: Term, client: Client, pace: Pace) -> None:
+    def __init__(
+        self, term: Term, client: Client, pace: Pace, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._term = term
         self._client = client
         self._pace = pace
         self._stop = asyncio.Event()
         self._noted: ConfigMap | None = None
+        self._clock = clock
+        self._first_look: tuple[Rewriting, float] | None = None
 
     def stop(self) -> None:
         self._stop.set()
@@ -113,14 +125,20 @@ class Migration:
         if work is None:
             return self._pace.look_every
         progress = await self._resume(work)
-        wait = progress.begun + self._pace.settle - self._term.now()
-        if wait > 0:
+        wait = self._settled_in(work)
+        if progress.state != REWRITING and wait > 0:
             return min(wait, self._pace.look_every)
-        progress = await self._rewrite_all(progress)
+        progress = await self._rewrite_all(progress, work)
         if await self._finished(work):
             await self._note(replace(progress, state=DONE, problem=""))
             log.info("all %d NNCs are stored in %s, and in nothing else", progress.done, work.to)
         return 0.0
+
+    def _settled_in(self, work: Rewriting) -> float:
+        """Seconds until a settle is over since we saw this work first; other replicas' clocks say nothing."""
+        if self._first_look is None or self._first_look[0] != work:
+            self._first_look = work, self._clock()
+        return self._first_look[1] + self._pace.settle - self._clock()
 
     async def _crd(self) -> dict[str, Any] | None:
         try:
@@ -148,9 +166,10 @@ class Migration:
         self._noted = await write(wanted)
         return progress
 
-    async def _rewrite_all(self, progress: Progress) -> Progress:
-        keys = remaining(progress, await self._keys())
+    async def _rewrite_all(self, progress: Progress, work: Rewriting) -> Progress:
+        keys = remaining(progress, await self._keys(work))
         progress = replace(progress, state=REWRITING, total=progress.done + len(keys))
+        failed_at: Progress | None = None  # where we were before the last one, if that failed
         refused = 0
         clock = asyncio.get_running_loop().time
         turn = noted_at = clock()
@@ -158,19 +177,27 @@ class Migration:
         for key in keys:
             await asyncio.sleep(max(turn - clock(), 0))
             turn = max(turn, clock() - 1.0) + 1 / self._pace.rate
+            before = progress
             try:
-                await self._rewrite(key)
-                progress = replace(progress, last=key, done=progress.done + 1)
-            except Permanent as problem:
+                await self._rewrite(key, work)
+                progress, failed_at = replace(progress, last=key, done=progress.done + 1), None
+            except NotLeading:
+                raise
+            except ApiError as problem:
+                if isinstance(problem, Temporary) and failed_at is not None:
+                    log.warning(
+                        "neither %s nor the one before it can be rewritten: is the webhook down?", key
+                    )
+                    with suppress(ApiError):
+                        await self._note(failed_at)
+                    raise
                 refused += 1
                 why = progress.problem or f"for one {key}: {problem}"
                 progress = replace(progress, last=key, problem=why)
-            except ApiError:
-                with suppress(ApiError):
-                    await self._note(progress)
-                raise
+                failed_at = before if isinstance(problem, Temporary) else None
             since += 1
-            if since >= self._pace.note_objects or clock() - noted_at >= self._pace.note_seconds:
+            due = since >= self._pace.note_objects or clock() - noted_at >= self._pace.note_seconds
+            if due and failed_at is None:
                 progress, noted_at, since = await self._note(progress), clock(), 0
                 log.info("%d of %d NNCs are stored in %s", progress.done, progress.total, progress.to)
         if refused:
@@ -178,22 +205,30 @@ class Migration:
             raise NotAll(f"{refused} NNCs cannot be rewritten, {progress.problem}")
         return progress
 
-    async def _keys(self) -> list[str]:
-        found = await self._client.list(_Name)
-        return [f"{each.metadata.namespace}/{each.metadata.name}" for each in found.items]
+    async def _keys(self, work: Rewriting) -> list[str]:
+        """An NNC that cannot be converted fails lists in the version that it is not stored in."""
+        try:
+            found = await self._client.list(_unstored(work))
+        except Unavailable:
+            found = await self._client.list(_version(work.to))
+        return [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in found.items]
 
-    async def _rewrite(self, key: str) -> None:
+    async def _rewrite(self, key: str, work: Rewriting) -> None:
         """The same object, stored anew; one that is gone needs none."""
         namespace, _, name = key.partition("/")
         failures = 0
         while True:
             self._term.must_lead()
             try:
+                await self._client.get(_unstored(work), name, namespace)
+                self._term.must_lead()
                 await self._client.patch(_Name, name, _EMPTY, namespace)
             except NotFound as problem:
                 if f'"{name}"' in problem.message:
                     return
                 raise Temporary(f"{key}: {problem}") from problem  # the kind is not served at this moment
+            except NotLeading:
+                raise
             except Temporary:
                 failures += 1
                 if failures >= _TRIES:
@@ -216,6 +251,14 @@ class Migration:
             CustomResourceDefinition.resource, NAME, MergePatch(document), subresource="status"
         )
         return True
+
+
+def _unstored(work: Rewriting) -> Resource:
+    return _version(OLD if work.to == HUB else HUB)
+
+
+def _version(version: str) -> Resource:
+    return replace(NodeNetworkConfig.resource, version=version)
 
 
 def _report(problem: Exception, wait: float) -> None:

@@ -42,13 +42,14 @@ def begin(work: Rewriting, by: str, now: float) -> Progress:
 def resumed(found: Progress | None, work: Rewriting, by: str, now: float) -> Progress:
     """Where to go on: where somebody stopped, if that was the same work, else at the beginning.
 
-    Where one could not be rewritten, all are gone through again: most are not written a second time.
+    Where one could not be rewritten, all are gone through again: most are not written a second time. Who is
+    REWRITING has seen every API server follow the CRD, by no clock but its own.
     """
     if found is None or not found.of(work) or found.state == DONE:
         return begin(work, by, now)
     begun = min(found.begun, now)  # by another replica's clock
     if found.problem:
-        return replace(begin(work, by, now), begun=begun)
+        return replace(begin(work, by, now), begun=begun, state=found.state)
     return replace(found, by=by, begun=begun, written=now)
 
 

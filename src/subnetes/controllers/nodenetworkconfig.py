@@ -108,7 +108,8 @@ class NodeNetworkConfigReconciler:
         maximum = maximum_of(node, scalers.imported_maximum(nnc.metadata.annotations))
         request = requests.read(nnc, held.ncs, maximum, held.draining)
         used = await usage.users(self._api, node.metadata.name, held.ncs, request)
-        request = usage.without(request, used)
+        if used:
+            request = requests.read(nnc, held.ncs, maximum, held.draining, used)
         held.ncs = [await self._meet(nnc, nc, request.asks[nc.id]) for nc in held.ncs]
         written = await self._write_status(nnc, node, held, request)
         for nc in held.kept():

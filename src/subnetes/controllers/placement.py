@@ -107,6 +107,10 @@ def internal_ip(node: Node) -> str:
 
 def maximum_of(node: Node, imported: int | None = None) -> int:
     """How many secondary IPs the node may have, else what was `imported`; what cannot be read is unsaid."""
-    stated = (node.metadata.annotations or {}).get(names.MAX_IPS, "").strip()
-    readable = stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS
-    return int(stated) if readable else imported or DEFAULT_MAXIMUM
+    stated = number_of_ips((node.metadata.annotations or {}).get(names.MAX_IPS, "").strip())
+    return imported or DEFAULT_MAXIMUM if stated is None else stated
+
+
+def number_of_ips(text: str) -> int | None:
+    """None: it is not one, or a longer one than anybody can mean."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

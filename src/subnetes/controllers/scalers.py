@@ -14,6 +14,7 @@ from subnetes.api.carrying import carried_scaler
 from subnetes.api.clustersubnet import Scaler, ScalerOverride
 from subnetes.api.model import decode, encode
 from subnetes.api.nodenetworkconfig_v1alpha import Scaler as OldScaler
+from subnetes.controllers.placement import number_of_ips
 from subnetes.ipam import scaling
 
 LARGEST_BUFFER = 10
@@ -72,14 +73,16 @@ def maximum_in(annotations: Mapping[str, str] | None) -> int:
 def imported_maximum(annotations: Mapping[str, str] | None) -> int | None:
     """How many IPs an older control plane let the node have, if it was fewer than usual.
 
-    A node could write what is carried itself, and with a higher number take the IPs of others.
+    A node could write what is carried itself, and with a higher number take the IPs of others. With a lower
+    one it has fewer itself, until somebody says otherwise on its Node.
     """
-    text = (annotations or {}).get(names.IMPORTED_MAX, "")
-    if text.isascii() and text.isdigit():
-        return int(text)
-    old = carried_scaler(annotations)
-    stated = (old.max_ip_count if old else None) or 0
-    return stated if 0 < stated < scaling.DEFAULT_MAXIMUM else None
+    written = _lowered(number_of_ips((annotations or {}).get(names.IMPORTED_MAX, "")))
+    old = carried_scaler(annotations) if written is None else None
+    return _lowered(old.max_ip_count) if old else written
+
+
+def _lowered(maximum: int | None) -> int | None:
+    return maximum if maximum is not None and 0 < maximum < scaling.DEFAULT_MAXIMUM else None
 
 
 def said(annotations: Mapping[str, str] | None) -> str:

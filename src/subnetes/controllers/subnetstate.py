@@ -4,7 +4,8 @@ Only where their CRD is installed, which may happen, and end, at any time. Nothi
 taken every minute, one for all subnets; until then nothing is asked, whatever the subnets do. What
 stands is looked at again every five minutes, for somebody may have changed or deleted it.
 
-One that somebody else made for a subnet is taken over, as what it says is ours to say. Others are left alone.
+What one that somebody else made for a subnet says is ours to say; but it stays theirs, and does not go with
+the subnet. Others are left alone.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from subnetes.kube.patches import MergePatch
 
 IS_IT_INSTALLED = 60.0  # seconds between two looks for a CRD that is not there
 IS_IT_STILL_SO = 300.0  # seconds between two looks at one that was right
+WENT_AWAY = 5.0  # seconds until one is looked at again that was deleted under our hands
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class SubnetStates:
         try:
             await self._keep(subnet, exhausted)
         except (NotFound, BadRequest) as problem:
+            if isinstance(problem, NotFound) and problem.name:
+                return Result(requeue_after=WENT_AWAY)
             if not _says_there_is_none(problem):
                 raise
             self._missed_at = self._term.now()
@@ -75,7 +79,8 @@ class SubnetStates:
 
     async def _keep(self, subnet: ClusterSubnet, exhausted: bool) -> None:
         state = await self._found(subnet) or await self._make(subnet)
-        if not any(each.uid == subnet.metadata.uid for each in state.metadata.owner_references or ()):
+        made_for = {each.uid for each in state.metadata.owner_references or () if _is_named(each, subnet)}
+        if made_for and subnet.metadata.uid not in made_for:
             state = await self._own(state, subnet)
         if state.status is not None and state.status.exhausted == exhausted:
             return
@@ -103,9 +108,8 @@ class SubnetStates:
             return await self._api.get(ClusterSubnetState, metadata.name, metadata.namespace)
 
     async def _own(self, state: ClusterSubnetState, subnet: ClusterSubnet) -> ClusterSubnetState:
-        """What somebody made for the subnet, or for a former one of its name, goes with it from now on."""
-        kind = subnet.resource.kind
-        others = [each for each in state.metadata.owner_references or () if each.kind != kind]
+        """What we made for a former subnet of this name goes with this one from now on."""
+        others = [each for each in state.metadata.owner_references or () if not _is_named(each, subnet)]
         document = {
             "metadata": {
                 "resourceVersion": state.metadata.resource_version,
@@ -127,8 +131,14 @@ def _owner(subnet: ClusterSubnet) -> OwnerReference:
     )
 
 
+def _is_named(owner: OwnerReference, subnet: ClusterSubnet) -> bool:
+    """Whether it is a subnet of this name: only what we made has one."""
+    mine = _owner(subnet)
+    return (owner.api_version, owner.kind, owner.name) == (mine.api_version, mine.kind, mine.name)
+
+
 def _says_there_is_none(problem: NotFound | BadRequest) -> bool:
-    """No such kind, or one on its way out (405). Or the state alone went away: a minute is soon enough."""
+    """No such kind, or one on its way out (405)."""
     return isinstance(problem, NotFound) or problem.code == 405
 
 

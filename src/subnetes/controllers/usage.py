@@ -5,7 +5,6 @@ faulty agent. Asked only when something is let go; pods that end or have ended h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from subnetes.api.core import Pod
 from subnetes.controllers.requests import Request
@@ -32,15 +31,6 @@ async def users(api: Api, node: str, ncs: Sequence[NC], request: Request) -> Use
         for address in _addresses(pod)
         if address in leaving
     }
-
-
-def without(request: Request, used: Users) -> Request:
-    """The request, less the release of what is in use."""
-    asks = {
-        nc: replace(ask, released=tuple(each for each in ask.released if each not in used))
-        for nc, ask in request.asks.items()
-    }
-    return replace(request, asks=asks)
 
 
 def _lives(pod: Pod) -> bool:

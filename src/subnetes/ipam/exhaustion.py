@@ -4,6 +4,7 @@ Exhaustion begins by what is reserved and ends by what *would be* reserved: judg
 everybody is squeezed, it would end at once, the buffers would come back, and it would begin again, for ever.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -33,15 +34,31 @@ class Thresholds:
         return cls(exactly(upper), exactly(lower))
 
 
-def contribution(scaler: Scaler, requested: int) -> int:
+def most(maximum: int, requested: int, others: Iterable[int]) -> int:
+    """The secondary IPs that a network container can come to hold, while the node's others want theirs.
+
+    The maximum is the node's. Where buffers do not fit in, everyone gets up to one level (scaling.py), so the
+    others may have to give way: what they request is not simply theirs.
+    """
+    wanted = sorted(others)
+    left, sharing = maximum, len(wanted) + 1
+    for each in wanted:
+        if each * sharing >= left:
+            break
+        left, sharing = left - each, sharing - 1
+    return max(requested, -(-left // sharing))
+
+
+def contribution(scaler: Scaler, requested: int, ceiling: int) -> int:
     """What a network container that requests so many would hold with the normal scaler, its primary included.
 
-    While a subnet is exhausted, nodes request exactly their demand: their sum is what recovery would cost.
+    While a subnet is exhausted, nodes request exactly their demand: their sum is what recovery would cost. No
+    buffer makes it more than the `ceiling`, the most that it can come to hold.
     """
-    return target(scaler, requested) + 1
+    return min(target(scaler, requested), ceiling) + 1
 
 
-def old_contribution(scaler: Scaler, requested: int) -> int:
+def old_contribution(scaler: Scaler, requested: int, ceiling: int) -> int:
     """The same of an agent that only knows v1alpha, whichever of its generations: the most that it may hold.
 
     Exhausted, they all request one IP more than their demand. Once the subnet has recovered, they round the
@@ -51,7 +68,7 @@ def old_contribution(scaler: Scaler, requested: int) -> int:
     rounded = target(scaler, max(0, requested - 1)) + 1
     wanted_free = floor(scaler.batch * min(scaler.buffer, Fraction(1)) + Fraction(1, 2))
     added = requested + (scaler.batch if wanted_free > 1 else 0)
-    return max(rounded, added) + 1
+    return min(max(rounded, added), ceiling) + 1
 
 
 def is_exhausted(was: bool, reserved: int, capacity: int, projected: int, thresholds: Thresholds) -> bool:

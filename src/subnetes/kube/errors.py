@@ -41,6 +41,7 @@ class ApiError(Exception):
         reason: str = "",
         causes: tuple[StatusCause, ...] = (),
         retry_after: float | None = None,
+        name: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -48,6 +49,7 @@ class ApiError(Exception):
         self.reason = reason
         self.causes = causes
         self.retry_after = retry_after
+        self.name = name  # of the object that the API server speaks of, if it names one
 
 
 class Temporary(ApiError):
@@ -129,6 +131,7 @@ def error_of_status(status: Status, code: int = 0, retry_after: float | None = N
         reason=status.reason,
         causes=tuple(details.causes) if details else (),
         retry_after=retry_after,
+        name=details.name if details else "",
     )
 
 
