@@ -1,6 +1,7 @@
 """`subnetes webhook` on a real API server, with no more than deploy/rbac/webhook.yaml gives it."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from subnetes.kube.client import Client
 from subnetes.kube.errors import Forbidden, NotFound
 from subnetes.kube.sources import from_kubeconfig
 from subnetes.webhook import trust
-from tests.harness.clients import client_of
+from subnetes.webhook.authority import SECRET
+from tests.harness.clients import client_of, eventually
 from tests.harness.control_plane import ControlPlane
+from tests.harness.processes import start
 from tests.webhook.world import NAME, old_nnc, webhook
 
 ROLES = Path(__file__).parents[2] / "deploy" / "rbac" / "webhook.yaml"
@@ -62,7 +65,7 @@ async def test_the_crd_comes_to_trust_it_and_objects_are_converted(
             async with asyncio.timeout(60):
                 bundle = await trusted(admin)
                 await is_served(admin)
-            secret = await admin.get(Secret, "subnetes-webhook-certs", NAMESPACE)
+            secret = await admin.get(Secret, SECRET, NAMESPACE)
             assert secret.data is not None
             assert secret.data["ca.crt"] == bundle
             document = {key: value for key, value in old_nnc().items() if key != "status"}
@@ -77,12 +80,32 @@ async def test_the_crd_comes_to_trust_it_and_objects_are_converted(
         starting.__exit__(None, None, None)
 
 
+async def test_a_secret_that_is_missing_is_told_until_it_is_there(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with client_of(plane) as admin:
+        await admin.delete(Secret, SECRET, NAMESPACE)
+    words = (f"--kubeconfig={plane.users[USER].kubeconfig}", f"--hosts={NAME}", "--address=127.0.0.1:0")
+    child = start([sys.executable, "-m", "subnetes.cli.main", "webhook", *words], tmp_path / "log")
+    try:
+        await eventually(lambda: "we may not create it" in child.tail())
+        assert "apply deploy/rbac/webhook.yaml" in child.tail()
+        assert plane.kubectl("apply", "-f", str(ROLES)).returncode == 0
+        await eventually(lambda: "is ready" in child.tail(100_000), 90)
+        assert plane.kubectl("apply", "-f", str(ROLES)).returncode == 0
+        async with client_of(plane) as admin:
+            assert (await admin.get(Secret, SECRET, NAMESPACE)).data, "applying again leaves it alone"
+    finally:
+        child.stop()
+
+
 async def nothing_else_is_allowed(admin: Client, limited: Client) -> None:
     await admin.create(Secret(metadata=ObjectMeta(name="other", namespace=NAMESPACE), data={"a": b"b"}))
     refused = (
         limited.get(Secret, "other", NAMESPACE),
         limited.list(Secret, NAMESPACE),
-        limited.delete(Secret, "subnetes-webhook-certs", NAMESPACE),
+        limited.create(Secret(metadata=ObjectMeta(name="third", namespace=NAMESPACE))),
+        limited.delete(Secret, SECRET, NAMESPACE),
         limited.delete(CustomResourceDefinition, trust.CRD),
         limited.list(CustomResourceDefinition),
         limited.get(NodeNetworkConfig, "node-1", NAMESPACE),

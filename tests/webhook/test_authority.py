@@ -6,7 +6,9 @@ import asyncio
 import base64
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +17,14 @@ from prometheus_client import CollectorRegistry
 from subnetes.api.core import Secret
 from subnetes.api.crd import WebhookConversion, crds
 from subnetes.api.customresourcedefinition import CustomResourceDefinition, ServiceReference
+from subnetes.api.meta import ObjectMeta
 from subnetes.api.names import NAMESPACE
 from subnetes.apiserver.server import Config, Server
 from subnetes.kube.client import Client
-from subnetes.kube.errors import AlreadyExists, Conflict
+from subnetes.kube.errors import AlreadyExists, Conflict, Forbidden
 from subnetes.kube.metrics import Metrics
 from subnetes.kube.patches import MergePatch
+from subnetes.kube.services import Service
 from subnetes.webhook import trust
 from subnetes.webhook.authority import SECRET, Authority, Settings
 from subnetes.webhook.certificates import Plan, expiry_of, make_authority, signed_by
@@ -28,6 +32,7 @@ from subnetes.webhook.files import Files, Injection, Paths
 from subnetes.webhook.metrics import WebhookMetrics
 from subnetes.webhook.tls import Shown
 from tests.harness.certificates import Authority as Foreign
+from tests.harness.certificates import Pair as Issued
 from tests.harness.clients import client_of, eventually
 
 HOSTS = ["subnetes-webhook.kube-system.svc", "127.0.0.1"]
@@ -45,6 +50,7 @@ class Mortal:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.dies_after: int | None = None
+        self.may_create = True
         self.writes = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -58,6 +64,8 @@ class Mortal:
             self.dies_after -= 1
 
     async def create(self, obj: Any) -> Any:
+        if not self.may_create:
+            raise Forbidden("secrets is forbidden")
         self._write()
         return await self._client.create(obj)
 
@@ -214,6 +222,68 @@ async def test_a_secret_that_is_lost_or_spoilt_is_written_again_as_it_was(world:
     assert newcomer.leaf == replica.leaf
 
 
+async def test_a_secret_that_is_there_but_empty_is_filled(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.client.create(Secret(metadata=ObjectMeta(name=SECRET, namespace=NAMESPACE)))
+    replica = world.replica()
+    await replica.look()
+    assert await world.bundle() == ((await world.secret()).data or {})["ca.crt"]
+    assert not caplog.records
+
+
+async def test_a_secret_that_may_not_be_created_is_told(world: World) -> None:
+    replica = world.replica()
+    replica.api.may_create = False
+    with pytest.raises(Forbidden, match=r"no Secret kube-system/.* apply deploy/rbac/webhook.yaml"):
+        await replica.look()
+
+
+@pytest.mark.parametrize("spoil", ["deleted", "emptied"])
+async def test_a_newcomer_without_the_secret_leaves_the_others_trusted(world: World, spoil: str) -> None:
+    running = world.replica()
+    await running.look()
+    if spoil == "deleted":
+        await world.client.delete(Secret, SECRET, NAMESPACE)
+    else:
+        secret = await world.secret()
+        assert secret.data is not None
+        secret.data["ca.crt"] = b""
+        await world.client.update(secret)
+    newcomer = world.replica()
+    await newcomer.look()
+    bundle = await world.bundle()
+    assert signed_by(newcomer.leaf, bundle)
+    assert signed_by(running.leaf, bundle)
+
+
+async def test_replicas_with_different_hosts_stop_writing(world: World) -> None:
+    replicas = [world.replica([host]) for host in HOSTS]
+    for days in (0, 70):
+        world.now += DAY * days
+        for each in replicas:
+            await each.look()
+        written = sum(each.api.writes for each in replicas)
+        for each in replicas * 2:
+            await each.look()
+        assert sum(each.api.writes for each in replicas) == written
+
+
+async def test_a_bundle_that_cannot_be_read_ends_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server may take what we cannot read; ours does not."""
+    replica = world.replica()
+    await replica.look()
+    good = await world.bundle()
+    spoilt = good + b"-----BEGIN X-----\n!\n-----END X-----\n"
+    with monkeypatch.context() as context:
+        context.setattr(trust, "published", lambda *_: spoilt)
+        await replica.look()
+    assert replica.api.writes == 3, "put right"
+    assert await world.bundle() == good
+
+
 @pytest.mark.parametrize(
     "conversion",
     [
@@ -234,13 +304,18 @@ async def test_a_conversion_that_leads_elsewhere_is_left_alone(
     assert replica.api.writes == 1
 
 
-async def test_a_url_with_our_name_leads_to_us(world: World) -> None:
-    url = {"clientConfig": {"service": None, "url": "https://127.0.0.1:9443/convert"}}
+@pytest.mark.parametrize(
+    ("host", "called"),
+    [("127.0.0.1", "127.0.0.1"), ("fd00::1", "[FD00:0::1]"), ("FD00:0::1", "[fd00::1]"), ("A.B", "a.B")],
+)
+async def test_a_url_with_our_name_leads_to_us(world: World, host: str, called: str) -> None:
+    url = {"clientConfig": {"service": None, "url": f"https://{called}:9443/convert"}}
     await world.converted_by({"webhook": url})
-    replica = world.replica()
+    replica = world.replica([host])
     await replica.look()
-    assert await world.bundle()
-    assert signed_by(replica.leaf, await world.bundle())
+    bundle = trust.published(await world.crd(), [host])
+    assert bundle
+    assert signed_by(replica.leaf, bundle)
 
 
 async def test_a_bundle_that_somebody_changed_is_put_right(world: World) -> None:
@@ -261,28 +336,75 @@ async def test_a_bundle_that_somebody_changed_is_put_right(world: World) -> None
         await asyncio.gather(*running)
 
 
+class FileReplica:
+    """With certificates of files, and an authority's file of its own."""
+
+    def __init__(self, world: World, folder: Path, authority: Foreign) -> None:
+        self._issued = authority.issue("webhook")
+        self.file = folder / f"{authority.folder.name}.ca"
+        self.file.write_bytes(authority.file.read_bytes())
+        self.shown = Shown(WebhookMetrics(CollectorRegistry()))
+        self.injection = Injection(world.client, HOSTS, Metrics())
+        paths = Paths(self._issued.certificate, self._issued.key, self.file)
+        self.files = Files(paths, self.shown, self.injection, every=0.01)
+
+    def write(self, issued: Issued) -> None:
+        self._issued.certificate.write_bytes(issued.certificate.read_bytes())
+        self._issued.key.write_bytes(issued.key.read_bytes())
+
+
+@asynccontextmanager
+async def running(*replicas: FileReplica) -> AsyncIterator[None]:
+    services: list[Service] = [part for each in replicas for part in (each.injection.informer, each.files)]
+    tasks = [asyncio.create_task(each.run()) for each in services]
+    try:
+        for replica in replicas:
+            await asyncio.wait_for(replica.shown.certified.wait(), 30)
+        yield
+    finally:
+        for each in services:
+            each.stop()
+        await asyncio.gather(*tasks)
+
+
 async def test_the_authority_of_files_is_written_to_the_crd_and_follows_the_file(
-    world: World, tmp_path: Any
+    world: World, tmp_path: Path
 ) -> None:
     first, second = Foreign.create(tmp_path / "first"), Foreign.create(tmp_path / "second")
-    issued = first.issue("webhook")
-    paths = Paths(issued.certificate, issued.key, tmp_path / "ca.crt")
-    assert paths.authority is not None
-    paths.authority.write_bytes(first.file.read_bytes())
-    shown = Shown(WebhookMetrics(CollectorRegistry()))
-    injection = Injection(world.client, HOSTS, Metrics())
-    files = Files(paths, shown, injection, every=0.01)
-    running = [asyncio.create_task(each.run()) for each in (injection.informer, files)]
-    try:
-        await asyncio.wait_for(shown.certified.wait(), 30)
+    replica = FileReplica(world, tmp_path, first)
+    shown = replica.shown
+    async with running(replica):
         assert await world.bundle() == first.file.read_bytes()
         other = second.issue("webhook")
-        paths.authority.write_bytes(first.file.read_bytes() + second.file.read_bytes())
-        issued.certificate.write_bytes(other.certificate.read_bytes())
-        issued.key.write_bytes(other.key.read_bytes())
+        replica.file.write_bytes(first.file.read_bytes() + second.file.read_bytes())
+        replica.write(other)
         await eventually(lambda: shown.pair is not None and shown.pair.key == other.key.read_bytes())
         assert second.file.read_bytes() in await world.bundle()
-    finally:
-        injection.informer.stop()
-        files.stop()
-        await asyncio.gather(*running)
+
+
+async def test_replicas_with_different_authorities_are_trusted_together(world: World, tmp_path: Path) -> None:
+    authorities = [Foreign.create(tmp_path / name) for name in ("first", "second")]
+    async with running(*(FileReplica(world, tmp_path, each) for each in authorities)):
+        bundle = await world.bundle()
+        assert all(each.file.read_bytes() in bundle for each in authorities)
+        version = (await world.crd()).metadata.resource_version
+    async with running(*(FileReplica(world, tmp_path, each) for each in authorities)):
+        assert (await world.crd()).metadata.resource_version == version
+
+
+@pytest.mark.parametrize("bad", [b"", b"-----BEGIN CERTIFICATE-----\nMIIB"])
+async def test_an_authority_of_files_that_is_cut_short_is_told_and_not_published(
+    world: World, tmp_path: Path, bad: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = Foreign.create(tmp_path / "first"), Foreign.create(tmp_path / "second")
+    replica = FileReplica(world, tmp_path, first)
+    async with running(replica):
+        before = replica.shown.pair
+        replica.file.write_bytes(bad)
+        await eventually(lambda: "the authority's file" in caplog.text)
+        caplog.clear()
+        replica.write(second.issue("webhook"))
+        replica.file.write_bytes(first.file.read_bytes())
+        await eventually(lambda: "has signed ours" in caplog.text)
+        assert replica.shown.pair == before
+        assert await world.bundle() == first.file.read_bytes()

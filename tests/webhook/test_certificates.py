@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from subnetes.webhook.certificates import (
     Holdings,
@@ -13,6 +15,7 @@ from subnetes.webhook.certificates import (
     Plan,
     Unreadable,
     expiry_of,
+    joined,
     kept,
     make_authority,
     make_leaf,
@@ -26,6 +29,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = Plan()
 HOSTS = ["subnetes-webhook.kube-system.svc", "127.0.0.1"]
 DAY = timedelta(days=1)
+GARBAGE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
 def first() -> Holdings:
@@ -152,6 +156,132 @@ def test_another_name_is_certified_at_once() -> None:
     assert renewed(more, BEGIN, PLAN, HOSTS, held.bundle) == more
 
 
+def names_of(held: Holdings) -> set[str]:
+    assert held.leaf is not None
+    certificate = x509.load_pem_x509_certificate(held.leaf.certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return {str(each.value) for each in names.value}
+
+
+def test_replicas_with_different_hosts_come_to_an_end() -> None:
+    """Each adds its own, at the beginning and at every renewal; what nobody wants any more is dropped."""
+    ours, theirs = ["a.svc"], ["b.svc", "::2"]
+    held = renewed(Holdings(), BEGIN, PLAN, ["old.svc"], None)
+    for now, more in ((BEGIN + DAY, {"old.svc"}), (BEGIN + 70 * DAY, set())):
+        held = renewed(held, now, PLAN, ours, held.bundle)
+        both = renewed(held, now, PLAN, theirs, held.bundle)
+        assert names_of(both) == {*ours, *theirs, *more}
+        held = both
+        for hosts in (ours, theirs, ours):
+            assert renewed(held, now + DAY, PLAN, hosts, held.bundle) == held
+
+
+def test_names_are_compared_as_the_network_does() -> None:
+    held = renewed(Holdings(), BEGIN, PLAN, ["Web.Example.COM", "FD00:0::1"], None)
+    assert names_of(held) == {"web.example.com", "fd00::1"}
+    assert renewed(held, BEGIN, PLAN, ["web.example.com", "fd00::1"], held.bundle) == held
+
+
+def test_what_the_crd_shows_stays_trusted_when_the_secret_is_lost() -> None:
+    lost = first()
+    assert lost.leaf is not None
+    expired = make_authority(BEGIN - 2 * DAY, DAY).certificate
+    anew = renewed(Holdings(), BEGIN + DAY, PLAN, HOSTS, expired + lost.bundle + GARBAGE)
+    assert signed_by(lost.leaf.certificate, anew.bundle)
+    assert expired not in anew.bundle
+    assert [bool(each.key) for each in anew.authorities] == [False, True]
+    assert signer(anew) == 1
+    assert read(kept(anew)) == anew
+    assert step(anew, BEGIN + 2 * DAY) == anew
+
+
+def test_a_stranger_in_the_bundle_is_not_ours_while_the_secret_is_there() -> None:
+    held, stranger = first(), make_authority(BEGIN, DAY)
+    assert step(held, BEGIN, held.bundle + stranger.certificate) == held
+
+
+@pytest.mark.parametrize("junk", [b"junk", GARBAGE, GARBAGE[:30], b"-----BEGIN nonsense\n", b"\xff\xfe"])
+def test_what_cannot_be_read_of_a_published_bundle_is_nothing(junk: bytes) -> None:
+    held = first()
+    assert held.leaf is not None
+    assert signed_by(held.leaf.certificate, junk + held.bundle + junk)
+    assert not signed_by(held.leaf.certificate, junk)
+    assert step(held, BEGIN + 61 * DAY, junk).leaf != held.leaf
+
+
+def test_a_clock_that_is_ahead_makes_a_certificate_that_is_valid_already() -> None:
+    held = first()
+    ahead = step(held, BEGIN + 61 * DAY)
+    assert ahead.leaf is not None
+    certificate = x509.load_pem_x509_certificate(ahead.leaf.certificate)
+    authority = x509.load_pem_x509_certificate(held.authorities[0].certificate)
+    assert certificate.not_valid_before_utc == authority.not_valid_before_utc
+    assert next_look(ahead) == BEGIN + 61 * DAY + PLAN.leaf * 2 / 3, "of its life, not its authority's"
+
+
+def test_bundles_of_files_are_joined() -> None:
+    ours, theirs = make_authority(BEGIN, 10 * DAY), make_authority(BEGIN, 20 * DAY)
+    chain = make_leaf(ours, HOSTS, BEGIN, DAY).certificate
+    assert joined(b"", ours.certificate, chain, BEGIN) == ours.certificate
+    both = joined(theirs.certificate + GARBAGE, ours.certificate, chain, BEGIN)
+    assert both == theirs.certificate + ours.certificate
+    assert joined(both, ours.certificate, chain, BEGIN) == both
+    their_chain = make_leaf(theirs, HOSTS, BEGIN, DAY).certificate
+    late = BEGIN + 11 * DAY
+    assert joined(both, theirs.certificate, their_chain, late) == both, "no change for what expired alone"
+    third = make_authority(late, DAY)
+    chain = make_leaf(third, HOSTS, late, DAY).certificate
+    assert joined(both, third.certificate, chain, late) == theirs.certificate + third.certificate
+
+
+def test_an_authority_may_sign_through_another() -> None:
+    """With a chain as an issuer gives it: ours, then whoever signed it."""
+    root, between = make_authority(BEGIN, 10 * DAY), make_authority(BEGIN, 9 * DAY)
+    leaf = make_leaf(between, HOSTS, BEGIN, DAY).certificate
+    crossed = _signed(root, between)
+    assert joined(b"", root.certificate, leaf + crossed, BEGIN) == root.certificate
+    assert joined(b"", leaf, leaf, BEGIN) == leaf, "a certificate that is trusted itself"
+    for chain in (leaf, leaf + between.certificate, make_leaf(between, HOSTS, BEGIN, DAY).certificate + leaf):
+        with pytest.raises(Unreadable, match="has signed ours"):
+            joined(b"", root.certificate, chain, BEGIN)
+
+
+def _signed(root: Pair, authority: Pair) -> bytes:
+    """The authority's certificate, as the root would have made it."""
+    key = serialization.load_pem_private_key(root.key, password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    own = x509.load_pem_x509_certificate(authority.certificate)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(own.subject)
+        .issuer_name(x509.load_pem_x509_certificate(root.certificate).subject)
+        .public_key(own.public_key())
+        .serial_number(own.serial_number)
+        .not_valid_before(own.not_valid_before_utc)
+        .not_valid_after(own.not_valid_after_utc)
+    )
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def bad_files() -> list[bytes]:
+    good = make_authority(BEGIN, DAY).certificate
+    return [b"", b"\n", good[:100], good + GARBAGE, good, b"junk"]
+
+
+@pytest.mark.parametrize("bad", bad_files())
+def test_a_file_that_is_not_our_authority_is_not_published(bad: bytes) -> None:
+    ours = make_authority(BEGIN, 10 * DAY)
+    chain = make_leaf(ours, HOSTS, BEGIN, DAY).certificate
+    with pytest.raises(Unreadable, match="the authority's file"):
+        joined(b"", bad, chain, BEGIN)
+
+
+def test_an_authority_that_has_expired_is_not_published() -> None:
+    ours = make_authority(BEGIN, 10 * DAY)
+    with pytest.raises(Unreadable, match="has signed ours"):
+        joined(b"", ours.certificate, make_leaf(ours, HOSTS, BEGIN, DAY).certificate, BEGIN + 11 * DAY)
+
+
 def test_a_certificate_of_a_lost_authority_is_replaced() -> None:
     held, other = first(), first()
     assert renewed(Holdings(held.authorities, other.leaf), BEGIN, PLAN, HOSTS, None).leaf != other.leaf
@@ -177,6 +307,7 @@ def spoilt() -> list[dict[str, bytes]]:
         good | {"ca.key": b"-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n"},
         good | {"tls.crt": foreign.certificate, "tls.key": foreign.key},
         dict.fromkeys(good, b""),
+        good | {"ca.crt": b""},
     ]
 
 

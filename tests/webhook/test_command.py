@@ -12,6 +12,11 @@ from subnetes.cli.main import main, parser
 from subnetes.webhook.certificates import Plan
 from tests.harness.certificates import Authority
 
+BAD_HOSTS = (
+    *("", "a,,b", "a b", "https://a/", "ä", "a:9443", "127.0.0.1:1", "[::1]", "fe80::1%eth0", ":::", "a..b"),
+    *("-a", "a-.b", "a.", "10.0.0.256", "1.2.3", "x" * 64, "a." * 127 + "b"),
+)
+
 
 def options(*words: str) -> argparse.Namespace:
     return parser(["webhook"]).parse_args(["webhook", *words])
@@ -31,7 +36,9 @@ def test_lives_are_seconds() -> None:
 
 def test_hosts_are_names_and_addresses() -> None:
     assert webhook.hosts_of("a.b.svc, 127.0.0.1,::1") == ["a.b.svc", "127.0.0.1", "::1"]
-    for bad in ("", "a,,b", "a b", "https://a/", "ä"):
+    same = {"Web.Example.COM": "web.example.com", "FD00:0::1": "fd00::1", "::2": "::2", "fd00::": "fd00::"}
+    assert webhook.hosts_of(",".join(same)) == list(same.values())
+    for bad in BAD_HOSTS:
         with pytest.raises(ValueError, match="no name or address"):
             webhook.hosts_of(bad)
 

@@ -144,11 +144,13 @@ def test_the_last_of_two_equal_keys_counts() -> None:
         assert response_of(text)["uid"] == "second"
 
 
-def test_numbers_that_json_cannot_hold_are_told_and_not_raised() -> None:
-    nnc = old_nnc() | {"apiVersion": HUB}
-    nnc["status"] = {}
-    nnc["spec"] = {"secondaryIPs": {"a": 2**64 - 1, "b": 2**64 - 1}}
-    for text in (answer(review([nnc], OLD)).body, apart(review([nnc], OLD))[1]):
+def test_numbers_that_json_cannot_hold_are_told_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def growing(obj: dict[str, Any], _target: str) -> dict[str, Any]:
+        return obj | {"spec": {"requestedIPCount": 2**64}}
+
+    monkeypatch.setattr(reviewing, "convert", growing)
+    body = review([old_nnc()])
+    for text in (answer(body).body, apart(body)[1]):
         response = response_of(text)
         assert response["result"]["status"] == "Failure"
         assert "node-1" in response["result"]["message"]

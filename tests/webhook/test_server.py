@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import socket
 import ssl
-from collections.abc import AsyncIterator
+import tempfile
+from asyncio import StreamReader as Reader
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import IO
 
 import aiohttp
 import pytest
@@ -29,6 +33,10 @@ from tests.webhook.world import NAME, old_nnc, post, response_of, review, sessio
 class Served:
     def __init__(self, shown: Shown, server: Server, url: str) -> None:
         self.shown, self.server, self.url = shown, server, url
+        self.over = False
+
+    def ended(self, _: object) -> None:
+        self.over = True
 
 
 def pair_of(authority: Authority) -> Pair:
@@ -48,7 +56,9 @@ async def serving(pair: Pair, **settings: int | float) -> AsyncIterator[Served]:
         shown.show(pair)
         url = await server.url
         assert server.ready()
-        yield Served(shown, server, url)
+        served = Served(shown, server, url)
+        running.add_done_callback(served.ended)
+        yield served
     finally:
         server.stop()
         await running
@@ -143,21 +153,122 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
             await writer.wait_closed()
 
 
-async def test_a_disk_without_room_is_told(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def __enter__(self) -> Full:
-            return self
+def _no_file(**_: object) -> IO[bytes]:
+    raise OSError(28, "No space left on device")
 
-        def __exit__(self, *_: object) -> None: ...
 
-        def write(self, _: bytes) -> int:
-            raise OSError(28, "No space left on device")
+def _full_file(**_: object) -> IO[bytes]:
+    return Path("/dev/full").open("wb+", buffering=0)
 
-    monkeypatch.setattr("subnetes.webhook.server.tempfile.TemporaryFile", lambda **_: Full())
+
+@pytest.mark.parametrize("failing", [[_no_file], [_full_file], [tempfile.TemporaryFile, _no_file]])
+async def test_a_disk_without_room_is_told(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, failing: list[Callable[..., IO[bytes]]]
+) -> None:
+    """For the body, while it is written, for the answer."""
+    files = iter(failing)
+    monkeypatch.setattr("subnetes.webhook.bulk.tempfile.TemporaryFile", lambda **words: next(files)(**words))
     async with serving(pair_of(authority), spooled=10) as served, session(authority.file) as client:
         status, body = await post(client, f"{served.url}/convert", review([old_nnc()]))
         assert status == 507
         assert "No space left" in response_of(body)["result"]["message"]
+
+
+async def test_an_answer_without_room_is_a_failure(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: Iterator[Callable[..., IO[bytes]]] = iter([tempfile.TemporaryFile, _full_file])
+    monkeypatch.setattr("subnetes.webhook.bulk.tempfile.TemporaryFile", lambda **words: next(files)(**words))
+    async with serving(pair_of(authority), spooled=10) as served, session(authority.file) as client:
+        status, body = await post(client, f"{served.url}/convert", review([old_nnc()]))
+        assert status == 500
+        assert "failed" in response_of(body)["result"]["message"]
+
+
+@asynccontextmanager
+async def begun(served: Served, authority: Authority, body: bytes, length: int) -> AsyncIterator[Reader]:
+    """A request whose body comes as far as `body`, and whose answer is not read."""
+    context = ssl.create_default_context(cafile=str(authority.file))
+    own = socket.socket()
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    own.connect((NAME, int(served.url.rpartition(":")[2])))
+    reader, writer = await asyncio.open_connection(sock=own, ssl=context, server_hostname=NAME)
+    writer.write(b"POST /convert HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length + body)
+    try:
+        yield reader
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            await writer.wait_closed()
+
+
+async def answered(client: aiohttp.ClientSession, url: str, status: int) -> aiohttp.ClientResponse:
+    """The first answer with this status to a large review."""
+    async with asyncio.timeout(60):
+        while True:
+            async with client.post(f"{url}/convert", data=review([old_nnc()])) as answer:
+                body = await answer.read()
+                assert answer.status in (200, 503)
+                assert response_of(body)
+                if answer.status == status:
+                    return answer
+            await asyncio.sleep(0.01)
+
+
+async def test_more_large_reviews_than_there_is_room_for_are_told_to_come_again(authority: Authority) -> None:
+    async with serving(pair_of(authority), spooled=10, spools=2) as served, session(authority.file) as client:
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(2):
+                await stack.enter_async_context(begun(served, authority, b" " * 20, 1000))
+            refused = await answered(client, served.url, 503)
+            assert refused.headers["Retry-After"] == "1"
+            status, _ = await post(client, f"{served.url}/convert", b"{}")
+            assert status == 400, "a small one is answered"
+        await answered(client, served.url, 200)
+
+
+async def test_more_connections_than_are_taken_are_told_to_come_again(authority: Authority) -> None:
+    async with serving(pair_of(authority), connections=2) as served, contextlib.AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(begun(served, authority, b"", 1000))
+        for _ in range(2):
+            reader = await stack.enter_async_context(begun(served, authority, b"", 1000))
+            assert (await reader.readline()).split()[1] == b"503"
+            assert b"Retry-After: 1" in await reader.readuntil(b"\r\n\r\n")
+            response_of(await reader.readuntil(b"}}"))
+
+
+async def test_connections_without_end_are_not_listened_to(authority: Authority) -> None:
+    async with serving(pair_of(authority), connections=0) as served:
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
+            async with begun(served, authority, b"", 1000) as reader:
+                await reader.readexactly(1)
+
+
+@pytest.mark.slow
+async def test_who_does_not_read_a_large_answer_does_not_hold_its_place(authority: Authority) -> None:
+    large = review([old_nnc(f"node-{number}", 250) for number in range(400)])  # more than sockets hold
+    settings = {"spooled": 10, "spools": 1, "patience": 3.0}
+    async with (
+        serving(pair_of(authority), **settings) as served,
+        session(authority.file) as client,
+        begun(served, authority, large, len(large)),
+    ):
+        await answered(client, served.url, 503)
+        await answered(client, served.url, 200)
+
+
+async def test_a_body_that_does_not_come_does_not_hold_the_stop(authority: Authority) -> None:
+    whole = Settings(NAME, 0)
+    assert whole.drain + 2 * whole.closing < 25, "a pod has 30 s"
+    async with (
+        serving(pair_of(authority), spooled=10, spools=1, closing=0.05) as served,
+        session(authority.file) as client,
+        begun(served, authority, b" " * 20, 1000),
+    ):
+        await answered(client, served.url, 503)
+        served.server.stop()
+        await eventually(lambda: served.over, 20)
 
 
 async def test_connections_outlive_their_certificate_and_new_ones_see_the_next(tmp_path: Path) -> None:

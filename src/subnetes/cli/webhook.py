@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import logging
 import math
-import re
 import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -25,6 +24,7 @@ from subnetes.kube.sources import find_credentials
 from subnetes.webhook import authority, server
 from subnetes.webhook.certificates import Plan
 from subnetes.webhook.files import Files, Injection, Paths
+from subnetes.webhook.hosts import normal
 from subnetes.webhook.metrics import WebhookMetrics
 from subnetes.webhook.page import Page
 from subnetes.webhook.tls import Shown
@@ -32,8 +32,7 @@ from subnetes.webhook.tls import Shown
 COMPONENT = "subnetes-webhook"
 DEFAULT_ADDRESS = "0.0.0.0:9443"
 DEFAULT_HOST = f"{COMPONENT}.{names.NAMESPACE}.svc"
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?|::1")
-_ENDING = 60.0  # seconds, beside the drain, for what is under way when asked to stop
+_ENDING = 19.0  # seconds, beside the drain, for what is under way when asked to stop
 
 
 def add_to(commands: Any) -> None:
@@ -146,11 +145,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def hosts_of(text: str) -> list[str]:
-    hosts = [each.strip() for each in text.split(",")]
-    for each in hosts:
-        if not _HOST.fullmatch(each):
-            raise ValueError(f"--hosts: {each!r} is no name or address of a host")
-    return hosts
+    try:
+        return [normal(each.strip()) for each in text.split(",")]
+    except ValueError as problem:
+        raise ValueError(f"--hosts: {problem}") from problem
 
 
 def address_of(word: str, text: str) -> tuple[str, int]:

@@ -22,7 +22,7 @@ from subnetes.api.customresourcedefinition import CustomResourceDefinition
 from subnetes.api.meta import ObjectMeta
 from subnetes.kube.backoff import Backoff
 from subnetes.kube.client import Client
-from subnetes.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from subnetes.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from subnetes.kube.informer import Informer
 from subnetes.kube.metrics import Metrics
 from subnetes.kube.selection import Selection
@@ -137,9 +137,9 @@ class Authority:
 
     def _read(self, secret: Secret | None) -> Holdings:
         """What the Secret says; if it is gone or spoilt, what it said before: nobody's trust is lost."""
-        if secret is not None:
+        if secret is not None and secret.data:
             try:
-                return read(secret.data or {})
+                return read(secret.data)
             except Unreadable as problem:
                 log.warning("the Secret %s is not as it should be: %s", self._settings.secret, problem)
         return self._held or Holdings()
@@ -154,7 +154,12 @@ class Authority:
         if old is None:
             metadata = ObjectMeta(name=self._settings.secret, namespace=self._settings.namespace)
             made = Secret(metadata=metadata, type="kubernetes.io/tls", data=kept(holdings))
-            await self._client.create(made)
+            try:
+                await self._client.create(made)
+            except Forbidden as problem:
+                where = f"{self._settings.namespace}/{self._settings.secret}"
+                words = f"there is no Secret {where}, and we may not create it ({problem})"
+                raise Forbidden(f"{words}: apply deploy/rbac/webhook.yaml") from problem
             return
         old.data = kept(holdings)
         await self._client.update(old)

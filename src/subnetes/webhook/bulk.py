@@ -7,6 +7,7 @@ one object at a time: its memory is the body's, and not the tenfold of it that a
 """
 
 import asyncio
+import io
 import logging
 import mmap
 import os
@@ -43,6 +44,21 @@ _NO_REVIEW = 3  # exit code: what Python itself exits with is 1 or 2
 _STATUSES = {0: 200, _NO_REVIEW: 400}
 
 
+class NoRoom(Exception):
+    """A large review cannot be put aside; the text says why."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(f"a large review cannot be put aside: {problem}")
+
+
+def spool() -> IO[bytes]:
+    """A file without a name, and without a buffer that could fail later; NoRoom if there can be none."""
+    try:
+        return tempfile.TemporaryFile(prefix="subnetes-review-", buffering=0)
+    except OSError as problem:
+        raise NoRoom(problem) from problem
+
+
 class Bulk:
     """Converts files, a few at a time; the others wait."""
 
@@ -51,20 +67,18 @@ class Bulk:
 
     @asynccontextmanager
     async def converted(self, body: IO[bytes]) -> AsyncIterator[tuple[int, IO[bytes]]]:
-        """The HTTP status and the answer, at its beginning; the process is gone when this is left."""
-        with tempfile.TemporaryFile(prefix="subnetes-review-") as answer:
+        """The HTTP status and the answer; the process is gone when this is left."""
+        with spool() as answer:
             async with self._turns:
                 status = await _run(body, answer)
             if status == 500:
-                answer.truncate(0)
-                answer.seek(0)
-                answer.write(failure("", "the process that converts large reviews failed").body)
-            answer.seek(0)
-            yield status, answer
+                failed = failure("", "the process that converts large reviews failed")
+                yield status, io.BytesIO(failed.body)
+            else:
+                yield status, answer
 
 
 async def _run(body: IO[bytes], answer: IO[bytes]) -> int:
-    body.flush()
     words = (sys.executable, "-m", "subnetes.webhook.bulk", str(os.getpid()))
     try:
         process = await asyncio.create_subprocess_exec(*words, stdin=body, stdout=answer)

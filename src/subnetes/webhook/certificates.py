@@ -11,23 +11,29 @@ The old one's key is forgotten when the new one signs. Its certificate stays in 
 and no certificate outlives the authority that signed it: whatever a replica still shows is trusted. What has
 expired goes when the next authority comes, for each change of the bundle has API servers begin all watches of
 the kind anew: one a rotation is enough.
+
+A certificate is valid from the beginning of its authority on, lest one that is made by a clock ahead of the
+others is not valid yet; when it was made, its subject says.
 """
 
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from subnetes.webhook.hosts import normal
+
 BACKDATED = timedelta(minutes=5)  # for clocks that are behind ours
 BUNDLE = "ca.crt"  # its name in the Secret
-_PEM_BLOCK = re.compile(rb"-----BEGIN [^-]+-----.+?-----END [^-]+-----\n?", re.DOTALL)
+_STAMP = "%Y%m%d%H%M%S"
+_PEM_BLOCK = re.compile(rb"-----BEGIN [^-]+-----[^-]+-----END [^-]+-----\n?")
 
 
 class Unreadable(ValueError):
@@ -76,13 +82,15 @@ def renewed(
 ) -> Holdings:
     """What should be held now: the same, unless something is due.
 
-    `published` is the bundle that the CRD shows at present; None if no CRD asks us for conversions.
+    `published` is the bundle that the CRD shows at present; None if no CRD asks us for conversions. If the
+    authorities are lost, those that it shows stay trusted: other replicas may show what they signed.
     """
-    authorities = _authorities(holdings.authorities, now, plan)
+    held = holdings.authorities or tuple(Pair(_pem(each), b"") for each in _legible(published or b""))
+    authorities = _authorities(held, now, plan)
     leaf = holdings.leaf
     if leaf is None or _is_due(leaf, authorities, now, hosts):
         signer = _signer(authorities, now, plan, published)
-        leaf = make_leaf(signer, hosts, now, plan.leaf)
+        leaf = make_leaf(signer, {*hosts, *_others_hosts(leaf, now)}, now, plan.leaf)
         authorities = _forgetting(authorities, signer)
     return Holdings(authorities, leaf)
 
@@ -96,9 +104,29 @@ def next_look(holdings: Holdings) -> datetime:
 
 
 def signed_by(leaf: bytes, bundle: bytes) -> bool:
-    """Whether some authority of the bundle signed it."""
+    """Whether some authority of the bundle signed it; what cannot be read of it is nothing."""
     certificate = x509.load_pem_x509_certificate(leaf)
-    return any(_has_signed(each, certificate) for each in _certificates(bundle))
+    return any(_has_signed(each, certificate) for each in _legible(bundle))
+
+
+def joined(published: bytes, ours: bytes, chain: bytes, now: datetime) -> bytes:
+    """The bundle with our authorities in it as well; the same, if they are.
+
+    Nobody's authority is taken out of it before it has expired, and even then only if there is something to
+    add: so replicas with different authorities come to an end. Unreadable if `ours` does not lead to `chain`,
+    our certificate and those between.
+    """
+    try:
+        added = [each for each in x509.load_pem_x509_certificates(ours) if each.not_valid_after_utc > now]
+        if not _leads_to(added, x509.load_pem_x509_certificates(chain)):
+            raise Unreadable("no valid certificate in it has signed ours")
+    except ValueError as problem:
+        raise Unreadable(f"the authority's file: {problem}") from problem
+    there = _legible(published)
+    if set(added) <= set(there):
+        return published
+    valid = [each for each in there if each.not_valid_after_utc > now]
+    return b"".join(map(_pem, dict.fromkeys([*valid, *added])))
 
 
 def expiry_of(certificate: bytes) -> datetime:
@@ -123,19 +151,21 @@ def read(data: Mapping[str, bytes]) -> Holdings:
         authorities = tuple(
             Pair(_pem(each), keys.get(_public(each), b"")) for each in _certificates(data[BUNDLE])
         )
+        if not authorities:
+            raise Unreadable(f"{BUNDLE} is empty")
         leaf = Pair(data["tls.crt"], data["tls.key"])
         certificate = x509.load_pem_x509_certificate(leaf.certificate)
-        _names(certificate)
+        _alternatives(_hosts(certificate))
         if _public(_key(leaf.key)) != _public(certificate):
             raise Unreadable("tls.key is not the key of tls.crt")
-    except (KeyError, ValueError, TypeError, x509.ExtensionNotFound) as problem:
+    except (KeyError, ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound) as problem:
         raise Unreadable(f"{type(problem).__name__}: {problem}") from problem
     return Holdings(authorities, leaf)
 
 
 def make_authority(now: datetime, lifetime: timedelta) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"subnetes-webhook-ca {now:%Y%m%d%H%M%S}")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"subnetes-webhook-ca {now:{_STAMP}}")])
     usage = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -148,7 +178,7 @@ def make_authority(now: datetime, lifetime: timedelta) -> Pair:
         decipher_only=False,
     )
     builder = (
-        _builder(subject, subject, key, now, now + lifetime)
+        _builder(subject, subject, key, now - BACKDATED, now + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
     )
@@ -159,14 +189,13 @@ def make_leaf(authority: Pair, hosts: Iterable[str], now: datetime, lifetime: ti
     """For these hosts, and at most for as long as the authority has."""
     issuer, issuer_key = x509.load_pem_x509_certificate(authority.certificate), _key(authority.key)
     key = ec.generate_private_key(ec.SECP256R1())
-    named = sorted(set(hosts))
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "subnetes-webhook")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"subnetes-webhook {now:{_STAMP}}")])
     until = min(now + lifetime, issuer.not_valid_after_utc)
     issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     builder = (
-        _builder(subject, issuer.subject, key, now, until)
+        _builder(subject, issuer.subject, key, issuer.not_valid_before_utc, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(list(map(_alternative, named))), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_alternatives(hosts)), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(issuer_id, critical=False)
     )
@@ -186,17 +215,25 @@ def _signer(authorities: tuple[Pair, ...], now: datetime, plan: Plan, published:
         each
         for each in able
         if _made(x509.load_pem_x509_certificate(each.certificate)) + plan.overlap <= now
-        and (published is None or each.certificate in map(_pem, _certificates(published)))
+        and (published is None or each.certificate in map(_pem, _legible(published)))
     ]
     return trusted[-1] if trusted else able[0]
 
 
 def _is_due(leaf: Pair, authorities: tuple[Pair, ...], now: datetime, hosts: Collection[str]) -> bool:
     certificate = x509.load_pem_x509_certificate(leaf.certificate)
-    if not set(map(_alternative, hosts)) <= set(_names(certificate)):
+    if not set(_alternatives(hosts)) <= set(_alternatives(_hosts(certificate))):
         return True
     issuers = (x509.load_pem_x509_certificate(each.certificate) for each in authorities)
     return now >= _two_thirds(certificate) or not any(_has_signed(each, certificate) for each in issuers)
+
+
+def _others_hosts(leaf: Pair | None, now: datetime) -> list[str]:
+    """What other replicas had certified; a renewal drops it, and who still wants it adds it again."""
+    if leaf is None:
+        return []
+    certificate = x509.load_pem_x509_certificate(leaf.certificate)
+    return _hosts(certificate) if now < _two_thirds(certificate) else []
 
 
 def _forgetting(authorities: tuple[Pair, ...], signer: Pair) -> tuple[Pair, ...]:
@@ -208,13 +245,29 @@ def _forgetting(authorities: tuple[Pair, ...], signer: Pair) -> tuple[Pair, ...]
 def _has_signed(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (InvalidSignature, ValueError, TypeError):
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return False
     return True
 
 
+def _leads_to(authorities: list[x509.Certificate], chain: list[x509.Certificate]) -> bool:
+    """Whether they have signed the chain's first certificate, through others of it where need be."""
+    certificate, *between = chain
+    if certificate in authorities or any(_has_signed(each, certificate) for each in authorities):
+        return True
+    return any(
+        _has_signed(each, certificate) and _leads_to(authorities, between[number:])
+        for number, each in enumerate(between)
+    )
+
+
 def _made(certificate: x509.Certificate) -> datetime:
-    return certificate.not_valid_before_utc + BACKDATED
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    stamp = "".join(str(each.value) for each in names).rpartition(" ")[2]
+    try:
+        return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
+    except ValueError:  # an older one of ours
+        return certificate.not_valid_before_utc + BACKDATED
 
 
 def _two_thirds(certificate: x509.Certificate) -> datetime:
@@ -223,7 +276,7 @@ def _two_thirds(certificate: x509.Certificate) -> datetime:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, until: datetime
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, until: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -231,10 +284,14 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
+        .not_valid_before(begin)
         .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+
+
+def _alternatives(hosts: Iterable[str]) -> list[x509.GeneralName]:
+    return [_alternative(each) for each in sorted(set(map(normal, hosts)))]
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -244,12 +301,26 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _names(certificate: x509.Certificate) -> x509.SubjectAlternativeName:
-    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+def _hosts(certificate: x509.Certificate) -> list[str]:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
 
 
 def _certificates(bundle: bytes) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(bundle) if bundle.strip() else []
+
+
+def _legible(bundle: bytes) -> list[x509.Certificate]:
+    """Those that can be read, of a bundle that others may have written."""
+    found = []
+    for block in _PEM_BLOCK.findall(bundle):
+        try:
+            certificate = x509.load_pem_x509_certificate(block)
+            _public(certificate)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            continue
+        found.append(certificate)
+    return found
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

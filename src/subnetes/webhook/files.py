@@ -2,13 +2,15 @@
 them.
 
 A pair that is half written, or of which one half is new, is not taken into use: the old one stays until the
-files fit together. With the authority's file, the CRD is made to trust it before the pair is shown.
+files fit together. With the authority's file, the CRD is made to trust it before the pair is shown, beside
+those that it trusts already: other replicas may have other files.
 """
 
 import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from subnetes.api.customresourcedefinition import CustomResourceDefinition
@@ -20,7 +22,7 @@ from subnetes.kube.metrics import Metrics
 from subnetes.kube.selection import Selection
 from subnetes.kube.services import until
 from subnetes.webhook import trust
-from subnetes.webhook.certificates import Pair
+from subnetes.webhook.certificates import Pair, Unreadable, joined
 from subnetes.webhook.tls import BadPair, Shown, check
 
 log = logging.getLogger(__name__)
@@ -45,12 +47,14 @@ class Injection:
         source = Selection(client, CustomResourceDefinition, field_selector=only)
         self.informer = Informer("webhook-crd", source, metrics=metrics)
 
-    async def ensure(self, bundle: bytes) -> None:
+    async def ensure(self, authority: bytes, chain: bytes) -> None:
+        """Unreadable if the authority is not the chain's."""
         await self.informer.synced()
         crd = self.informer.store.get(Key("", trust.CRD))
         shown = trust.published(crd, self._hosts)
-        if crd is not None and shown is not None and shown != bundle:
-            await trust.publish(self._client, crd, bundle)
+        wanted = joined(shown or b"", authority, chain, datetime.now(UTC))
+        if crd is not None and shown is not None and shown != wanted:
+            await trust.publish(self._client, crd, wanted)
 
 
 class Files:
@@ -84,9 +88,10 @@ class Files:
         try:
             pair = self._pair()
             if self._injection and self._paths.authority:
-                await self._injection.ensure(self._paths.authority.read_bytes())
+                check(pair)
+                await self._injection.ensure(self._paths.authority.read_bytes(), pair.certificate)
             self._shown.show(pair)
-        except (ApiError, BadPair, OSError) as problem:
+        except (ApiError, BadPair, OSError, Unreadable) as problem:
             self._tell(f"{type(problem).__name__}: {problem}")
         else:
             self._told = ""

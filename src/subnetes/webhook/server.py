@@ -4,23 +4,26 @@ A review is answered in the loop, for it takes less than a handover would; a lar
 there through a process of its own (bulk.py). The certificate can be changed at any moment (tls.py): open
 connections go on, and new ones see the new certificate.
 
+Large reviews take room on the disk, and connections take memory: there are so many at once of each, and who
+comes above that is told to come again.
+
 Asked to stop, it says so at /readyz (page.py) and serves on for a while, so that nobody is sent here any
 more; each answer meanwhile asks the client to leave. Then it closes its door, and ends when all is answered.
 """
 
 import asyncio
+import contextlib
 import os
 import ssl
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from aiohttp import web
 
-from subnetes.webhook.bulk import Bulk
+from subnetes.webhook.bulk import Bulk, NoRoom, spool
 from subnetes.webhook.metrics import WebhookMetrics
 from subnetes.webhook.review import Answer, answer, failure
 
@@ -29,7 +32,8 @@ LARGEST = 512 << 20  # bytes of a review
 SPOOLED = 1 << 20  # bytes from which a review is converted apart
 _JSON = "application/json"
 _CHUNK = 256 << 10
-_CLOSING_SECONDS = 30.0  # for what is under way when the door is closed
+_COME_AGAIN = "1"  # seconds
+_LEAVING = 2.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,45 @@ class Settings:
     largest: int = LARGEST
     spooled: int = SPOOLED
     patience: float = 60.0  # seconds for a body to arrive; the API server waits 30 s for the answer
+    spools: int = 4  # large reviews at once
+    connections: int = 1000  # at once; above twice as many, none is listened to
+    closing: float = 8.0  # seconds for what is under way at the closed door, twice: before it is told, after
 
 
 class TooLarge(Exception):
     """The body is more than we take."""
 
 
-class NoRoom(Exception):
-    """A large review cannot be put aside."""
+class TooMany(Exception):
+    """There are as many as we take; the text says of what."""
+
+
+class _Door(web.Server):
+    """Knows its connections: which are more than we take, and when the last one is gone."""
+
+    def __init__(self, handler: Any, most: int) -> None:
+        super().__init__(handler, access_log=None, auto_decompress=False, handler_cancellation=True)
+        self._most = most
+        self._open: set[Any] = set()
+        self.surplus: set[Any] = set()
+        self.left = asyncio.Event()
+        self.left.set()
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._open.add(handler)
+        self.left.clear()
+        if len(self._open) > self._most:
+            self.surplus.add(handler)
+        if len(self._open) > 2 * self._most:
+            transport.abort()
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._open.discard(handler)
+        self.surplus.discard(handler)
+        if not self._open:
+            self.left.set()
 
 
 class Server:
@@ -69,6 +104,8 @@ class Server:
         self._metrics = metrics
         self._review = review
         self._bulk = Bulk()
+        self._spools = 0
+        self._door = _Door(self._handle, settings.connections)
         self._stop = asyncio.Event()
         self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -82,13 +119,7 @@ class Server:
         await _first(self._certified, self._stop)
         if self._stop.is_set():
             return
-        server = web.Server(
-            self._handle,
-            access_log=None,
-            auto_decompress=False,
-            handler_cancellation=True,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_CLOSING_SECONDS)
+        runner = web.ServerRunner(self._door, shutdown_timeout=self._settings.closing)
         await runner.setup()
         try:
             host = self._settings.host
@@ -101,6 +132,9 @@ class Server:
             await asyncio.sleep(self._settings.drain)
         finally:
             await runner.cleanup()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVING):  # what is answered may be on its way yet
+                    await self._door.left.wait()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path != PATH:
@@ -110,20 +144,26 @@ class Server:
         if request.headers.get("Content-Encoding", "identity") != "identity":
             return self._failed(415, "a review is sent as it is, without a Content-Encoding")
         try:
-            async with asyncio.timeout(self._settings.patience):
-                body = await self._body(request)
+            with ExitStack() as stack:
+                return await self._answered(request, stack)
         except TooLarge:
             return self._failed(413, f"a review has at most {self._settings.largest} bytes")
         except TimeoutError:
             return self._failed(408, f"the body did not arrive within {self._settings.patience:.0f} s")
+        except TooMany as problem:
+            return self._failed(503, str(problem))
         except NoRoom as problem:
             return self._failed(507, str(problem))
-        if isinstance(body, bytes):
-            return self._here(body)
-        with body:
-            return await self._apart(request, body)
 
-    async def _body(self, request: web.BaseRequest) -> bytes | IO[bytes]:
+    async def _answered(self, request: web.BaseRequest, stack: ExitStack) -> web.StreamResponse:
+        """What the body takes while it is needed is left to the stack."""
+        if request.protocol in self._door.surplus:
+            raise TooMany(f"there are {self._settings.connections} connections already")
+        async with asyncio.timeout(self._settings.patience):
+            body = await self._body(request, stack)
+        return self._here(body) if isinstance(body, bytes) else await self._apart(request, body)
+
+    async def _body(self, request: web.BaseRequest, stack: ExitStack) -> bytes | IO[bytes]:
         """As bytes, or if it is large as a file without a name."""
         if (request.content_length or 0) > self._settings.largest:
             raise TooLarge
@@ -135,19 +175,30 @@ class Server:
                 return b"".join(chunks)
             chunks.append(chunk)
             size += len(chunk)
-        return await self._spooled(request, b"".join(chunks))
+        stack.enter_context(self._turn())
+        file = stack.enter_context(spool())
+        await self._spooled(request, b"".join(chunks), file)
+        return file
 
-    async def _spooled(self, request: web.BaseRequest, begun: bytes) -> IO[bytes]:
-        with ExitStack() as stack:
-            file = stack.enter_context(tempfile.TemporaryFile(prefix="subnetes-review-"))
-            size, chunk = 0, begun
-            while chunk:
-                size += _written(file, chunk)
-                if size > self._settings.largest:
-                    raise TooLarge
-                chunk = await request.content.readany()
-            stack.pop_all()
-            return file
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """For a large review, from its body to the end of its answer."""
+        if self._spools >= self._settings.spools:
+            raise TooMany(f"{self._spools} large reviews are in work already")
+        self._spools += 1
+        try:
+            yield
+        finally:
+            self._spools -= 1
+
+    async def _spooled(self, request: web.BaseRequest, begun: bytes, file: IO[bytes]) -> None:
+        size, chunk = 0, begun
+        while chunk:
+            size += len(chunk)
+            if size > self._settings.largest:
+                raise TooLarge
+            _write(file, chunk)
+            chunk = await request.content.readany()
 
     def _here(self, body: bytes) -> web.Response:
         began = time.perf_counter()
@@ -162,11 +213,12 @@ class Server:
             response.content_length = answered.seek(0, os.SEEK_END)
             answered.seek(0)
             self._ask_to_leave(response)
-            await response.prepare(request)
-            while chunk := answered.read(_CHUNK):
-                await response.write(chunk)
-                await asyncio.sleep(0)  # the small ones first: a write waits only for a slow client
-            await response.write_eof()
+            try:
+                async with asyncio.timeout(self._settings.patience):
+                    await _send(request, response, answered)
+            except TimeoutError:  # who asked does not read
+                if request.transport is not None:
+                    request.transport.abort()
             return response
 
     def _failed(self, status: int, message: str) -> web.Response:
@@ -174,6 +226,9 @@ class Server:
 
     def _response(self, answered: Answer) -> web.Response:
         response = web.Response(body=answered.body, status=answered.status, headers={"Content-Type": _JSON})
+        if answered.status == 503:
+            response.headers["Retry-After"] = _COME_AGAIN
+            response.force_close()
         self._ask_to_leave(response)
         return response
 
@@ -182,11 +237,21 @@ class Server:
             response.force_close()
 
 
-def _written(file: IO[bytes], chunk: bytes) -> int:
+async def _send(request: web.BaseRequest, response: web.StreamResponse, answered: IO[bytes]) -> None:
+    await response.prepare(request)
+    while chunk := answered.read(_CHUNK):
+        await response.write(chunk)
+        await asyncio.sleep(0)  # the small ones first: a write waits only for a slow client
+    await response.write_eof()
+
+
+def _write(file: IO[bytes], chunk: bytes) -> None:
+    rest = memoryview(chunk)
     try:
-        return file.write(chunk)
+        while rest:
+            rest = rest[file.write(rest) :]
     except OSError as problem:
-        raise NoRoom(f"a large review cannot be put aside: {problem}") from problem
+        raise NoRoom(problem) from problem
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -14,6 +14,7 @@ from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.kube.client import Client
 from subnetes.kube.errors import NotFound
 from subnetes.kube.patches import MergePatch
+from subnetes.webhook.hosts import normal
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +55,11 @@ def _config(crd: CustomResourceDefinition | None) -> WebhookClientConfig | None:
 
 
 def _leads_to(config: WebhookClientConfig, hosts: Collection[str]) -> bool:
-    if config.service is not None:
-        return f"{config.service.name}.{config.service.namespace}.svc" in hosts
     try:
-        return urlsplit(config.url or "").hostname in hosts
+        if config.service is not None:
+            called = f"{config.service.name}.{config.service.namespace}.svc"
+        else:
+            called = urlsplit(config.url or "").hostname or ""
+        return normal(called) in map(normal, hosts)
     except ValueError:
         return False
