@@ -224,7 +224,7 @@ class TestQueuedDels:
     async def test_they_are_done_though_nobody_asks(
         self, ipam: Ipam, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(endpoint, "TEND_EVERY", 0.01)
+        monkeypatch.setattr(endpoint, "LOOK_EVERY", 0.01)
         async with endpoint.serve(ipam, path):
             await ask(path, request(ADD, config()))
             _queue(path, DEL)

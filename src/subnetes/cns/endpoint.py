@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 LONGEST_PATH = 100  # of the kernel's 108; the plugin accepts no longer one
 MOST_OPEN = 1024
 SLOWEST_REQUEST = 10.0  # seconds until all of it must be there
-TEND_EVERY = 5.0
+TEND_EVERY = 5.0  # seconds, while somebody waits
+LOOK_EVERY = 30.0  # seconds, while nobody does: a node rests most of the time, and so should its agent
 ACCEPTED_IN_A_TURN = 64
 _PIECE = 64 << 10
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED
@@ -116,6 +117,7 @@ class _Door:
         self.open: set[_Connection] = set()
         self.allowed = {0, os.geteuid()}
         self.loop = asyncio.get_running_loop()
+        self.occupied = asyncio.Event()
         self._ipam = ipam
         self._folder = folder
         self._listener = listener
@@ -154,7 +156,13 @@ class _Door:
 
     async def tend_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(TEND_EVERY)
+            if not self.open:
+                self.occupied.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY):
+                        await self.occupied.wait()
+            if self.occupied.is_set():
+                await asyncio.sleep(TEND_EVERY)
             self.tend()
 
     async def close(self, tending: asyncio.Task[None]) -> None:
@@ -197,9 +205,11 @@ class _Connection:
             self.refuse(Failure(cni.TRY_AGAIN, f"the agent has {MOST_OPEN} requests in hand"))
         self._door.open.add(self)
         self._read()
-        if self in self._door.open and self.task is None:
-            self._watched = True
-            self._door.loop.add_reader(self._socket, self._read)
+        if self in self._door.open:
+            self._door.occupied.set()
+            if self.task is None:
+                self._watched = True
+                self._door.loop.add_reader(self._socket, self._read)
 
     def is_abandoned(self) -> bool:
         """Whether the plugin was killed: nothing watches the connection while its request is in hand."""
