@@ -3,10 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from subnetes.cns import endpoint
 from tests.cni import pools
 from tests.cni.execution import Plugin
 from tests.cni.requests import config, environment
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_pod_comes_is_checked_and_goes(plugin: Plugin, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from subnetes.ipam.pool import State
 from tests.cns.world import NC, NODE, Grantor, api, make_pods, make_subnet, running, sandbox, set_subnet
 from tests.harness.clients import eventually
 
+pytestmark = pytest.mark.slow
+
 
 async def generation(grantor: Grantor) -> int:
     return (await grantor.nnc()).metadata.generation or 0

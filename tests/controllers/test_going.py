@@ -14,6 +14,8 @@ from subnetes.dnc.types import SubnetKey
 from subnetes.kube.patches import MergePatch
 from tests.controllers.world import NAMESPACE, Killed, Replica, World, ids
 
+pytestmark = pytest.mark.slow
+
 GRACE = 100.0
 PODS = SubnetKey("", "pods", 4)
 

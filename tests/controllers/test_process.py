@@ -18,6 +18,8 @@ from subnetes.kube.services import run
 from tests.controllers.world import NAMESPACE, World, ids
 from tests.harness.processes import free_ports
 
+pytestmark = pytest.mark.slow
+
 QUICK = Terms(duration=3, renew_deadline=2.0, retry_period=0.2)
 
 

@@ -13,6 +13,8 @@ from tests.harness.requests import Counting, requests, writes
 from tests.harness.rest import Rest, eventually
 from tests.harness.widgets import GROUP, collection, install, widget, widget_crd
 
+pytestmark = pytest.mark.slow
+
 Asked = Callable[[Rest, str], Any]
 METRIC = "apiserver_request_total{"
 ONE, MANY = "resource", "namespace"

@@ -1,7 +1,11 @@
 """A node's first IPs cost one request and one grant."""
 
+import pytest
+
 from tests.harness.requests import writes
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 
 async def test_an_idle_node_has_its_first_ips_after_two_writes(world: World) -> None:

@@ -4,10 +4,14 @@ import json
 import uuid
 from typing import Any
 
+import pytest
+
 from subnetes.api.names import NAMESPACE, SCALER
 from subnetes.api.nodenetworkconfig import NodeNetworkConfig
 from subnetes.kube.patches import MergePatch
 from tests.scenarios.world import World
+
+pytestmark = pytest.mark.slow
 
 
 def values(world: World) -> tuple[int, float] | None:

@@ -25,6 +25,8 @@ from subnetes.ipam.exhaustion import (
 from subnetes.ipam.fairness import Waiting, order, share
 from subnetes.ipam.scaling import EXHAUSTED, InvalidScaler, Need, Scaler, targets
 
+pytestmark = pytest.mark.slow
+
 DEFAULTS = Thresholds.of(0.9, 0.8)
 ROUNDS = 12  # clusters settle within a few; what swings does so for ever
 RESTS = 3  # rounds that a lower target must have stood

@@ -29,6 +29,8 @@ from subnetes.kube.identity import Identity
 from tests.harness.certificates import Authority
 from tests.harness.scripted import Scripted, answer, failing, scripted
 
+pytestmark = pytest.mark.slow
+
 NODE = Resource("", "v1", "Node", "nodes", namespaced=False)
 GOOD = answer(200, {"metadata": {"name": "n"}})
 REFUSED = failing(401, "Unauthorized")

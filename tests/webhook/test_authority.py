@@ -173,6 +173,7 @@ async def test_nothing_is_written_while_nothing_is_due(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 async def test_what_is_shown_is_trusted_at_every_moment_of_three_years(world: World, seed: int) -> None:
     """Replicas look in any order, die between any two writes, and are begun anew with nothing."""
     dice = random.Random(seed)

@@ -29,6 +29,8 @@ from tests.harness.certificates import Authority
 from tests.harness.clients import eventually
 from tests.webhook.world import NAME, old_nnc, post, response_of, review, session
 
+pytestmark = pytest.mark.slow
+
 
 class Served:
     def __init__(self, shown: Shown, server: Server, url: str) -> None:
