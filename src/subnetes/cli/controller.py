@@ -3,13 +3,13 @@
 import argparse
 import asyncio
 import logging
-import math
 import os
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+from subnetes.cli.seconds import seconds
 from subnetes.controllers import migration, web
 from subnetes.controllers.migration import Pace
 from subnetes.controllers.process import COMPONENT, OpenAllocator, Settings, dnc_rc, in_memory
@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
     command.add_argument("--namespace", default="kube-system", help="of NNCs, ClusterSubnets and the lease")
     command.add_argument(
         "--node-grace",
-        type=_seconds,
+        type=seconds,
         default=120.0,
         help="seconds that a lost node keeps its IPs; default: 120",
     )
@@ -58,7 +58,7 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument(
         "--migration-settle",
-        type=_seconds,
+        type=seconds,
         default=Pace.settle,
         help=f"seconds for all API servers to follow a changed CRD; default: {Pace.settle:g}",
     )
@@ -70,19 +70,8 @@ def add_to(commands: Any) -> None:
     command.set_defaults(run=run)
 
 
-def _seconds(text: str) -> float:
-    """argparse shows the text of its own error only."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 on")
-    return value
-
-
 def _rate(text: str) -> float:
-    rate = _seconds(text)
+    rate = seconds(text)
     if rate == 0:
         raise argparse.ArgumentTypeError("a rate of 0 never ends")
     return rate

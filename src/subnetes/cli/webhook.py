@@ -7,7 +7,6 @@ subnetes webhook --tls-cert crt --tls-key key          certificates from files, 
 import argparse
 import asyncio
 import logging
-import math
 import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from subnetes.api import names
+from subnetes.cli.seconds import seconds
 from subnetes.kube.client import Client
 from subnetes.kube.errors import ApiError
 from subnetes.kube.metrics import Metrics
@@ -54,7 +54,7 @@ def add_to(commands: Any) -> None:
     command.add_argument("--ca-file", type=Path, help="its authority (PEM), to be written to the CRD")
     command.add_argument(
         "--drain",
-        type=_seconds,
+        type=seconds,
         default=5.0,
         help="seconds to serve on, not ready, when asked to stop; default: 5",
     )
@@ -66,21 +66,10 @@ def add_to(commands: Any) -> None:
     ):
         shown = value.total_seconds()
         command.add_argument(
-            word, type=_seconds, default=shown, help=f"seconds of {help_}; default: {shown:.0f}"
+            word, type=seconds, default=shown, help=f"seconds of {help_}; default: {shown:.0f}"
         )
     command.add_argument("--verbose", action="store_true", help="say more in the log")
     command.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    """argparse shows the text of its own error only."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 1e10:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 on")
-    return value
 
 
 def run(options: argparse.Namespace) -> int:
