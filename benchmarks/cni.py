@@ -15,7 +15,6 @@ not what is measured, and in turn, block by block: what else the machine does hi
 
 import asyncio
 import contextlib
-import gc
 import json
 import shutil
 import signal
@@ -27,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from subnetes import process
 from subnetes.cni import plugin_path
 from subnetes.cns import endpoint
 from tests.cni import pools
@@ -205,7 +205,7 @@ async def serve(folder: Path, socket: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     pool = pools.ipam(folder, POOL)
     async with endpoint.serve(pool, socket):
-        gc.freeze()  # as `subnetes agent` does
+        process.seldom_collected()  # as `subnetes agent` does
         print("ready", flush=True)
         await stop.wait()
     pool.close()
@@ -284,7 +284,7 @@ def compare(spawner: Path, programs: list[Program]) -> bool:
 
 def main(arguments: list[str]) -> int:
     if arguments:
-        asyncio.run(serve(*map(Path, arguments)))
+        process.run(serve(*map(Path, arguments)))
         return 0
     folder = Path(tempfile.mkdtemp(prefix="subnetes-bench-"))
     try:

@@ -4,7 +4,8 @@
 than 11 times what 500 do. The embedded API server, DNC-RC and the agents are processes of their own; some
 hundred agents share one, each with its own watches, journal and socket. Nodes join first; then all pods are
 created, and the clock runs until the last one has its IP. What a kubelet does beside that (sandboxes, pod
-status) is left out.
+status) is left out. Machines get slower and faster by the minute, so the smaller sizes run before the largest
+and again after it, and their figures are means.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import platform
 import resource
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -46,7 +48,10 @@ NNCS = "nodenetworkconfigs"
 
 @dataclass
 class Figures:
+    """Of one run, or the means of several; requests and conflicts are counted over all of them."""
+
     nodes: int
+    runs: int = 1
     join: float = 0.0  # seconds until every agent had its network container
     assigned: float = 0.0  # seconds from the first pod's creation until every pod had its IP
     made: Counter[Request] = field(default_factory=Counter)
@@ -56,7 +61,7 @@ class Figures:
 
     @property
     def writes(self) -> float:
-        return writes(self.made, NNCS) / self.nodes
+        return writes(self.made, NNCS) / self.nodes / self.runs
 
     @property
     def refused(self) -> int:
@@ -200,9 +205,24 @@ def busy(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def mean(runs: list[Figures]) -> Figures:
+    """Of runs of one size."""
+    return Figures(
+        runs[0].nodes,
+        len(runs),
+        join=statistics.fmean(f.join for f in runs),
+        assigned=statistics.fmean(f.assigned for f in runs),
+        made=sum((f.made for f in runs), Counter()),
+        resident={name: statistics.fmean(f.resident[name] for f in runs) for name in runs[0].resident},
+        busy={name: statistics.fmean(f.busy[name] for f in runs) for name in runs[0].busy},
+        slowest=max(f.slowest for f in runs),
+    )
+
+
 def table(rows: list[Figures]) -> str:
     """The figures, one column a size."""
     shown = {
+        "runs": lambda f: f"{f.runs}",
         "seconds until all nodes had joined": lambda f: f"{f.join:.1f}",
         "seconds from the first pod to the last IP": lambda f: f"{f.assigned:.1f}",
         "pods with an IP a second": lambda f: f"{f.nodes * PODS / f.assigned:.0f}",
@@ -251,10 +271,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # with everything that was started
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    rows = []
-    for nodes in options.sizes:
-        rows.append(asyncio.run(measure(nodes, options.profile)))
-        print(f"{rows[-1].nodes} nodes: {rows[-1].join:.1f} + {rows[-1].assigned:.1f} s", file=sys.stderr)
+    runs: dict[int, list[Figures]] = {nodes: [] for nodes in sorted(options.sizes)}
+    for nodes in [*runs, *reversed([*runs][:-1])]:
+        run = asyncio.run(measure(nodes, options.profile))
+        runs[nodes].append(run)
+        print(f"{nodes} nodes: {run.join:.1f} + {run.assigned:.1f} s", file=sys.stderr)
+    rows = [mean(each) for each in runs.values()]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     print(table(rows), bars(rows, "seconds", seconds), bars(rows, "CPU seconds", work), sep="\n\n")
     longer, more = growth(rows, seconds), growth(rows, work)

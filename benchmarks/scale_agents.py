@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from subnetes import process
 from subnetes.api.core import Node, Pod
 from subnetes.cns.agent import Agent, AgentConfig
 from subnetes.cns.errors import NotReady
@@ -85,6 +86,7 @@ async def serve(options: argparse.Namespace) -> None:
         asyncio.TaskGroup() as running,
     ):
         machines = [_machine(options, client, number) for number in range(options.count)]
+        process.seldom_collected()
         telling = running.create_task(_tell(machines, options.lanes, client, running))
         await _end_of_stdin()
         telling.cancel()
@@ -127,7 +129,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     for name in ("first", "count", "lanes", "pods"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    asyncio.run(serve(parser.parse_args()))
+    process.run(serve(parser.parse_args()))
 
 
 if __name__ == "__main__":

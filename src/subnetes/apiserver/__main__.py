@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from subnetes import process
 from subnetes.apiserver.server import LEFT_OUT, Config, Server
 from subnetes.apiserver.store import Busy
 
@@ -19,11 +20,11 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: loopback)")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--kubeconfig", type=Path, help="where to write it, once the server is ready")
-    parser.add_argument("--bookmark-seconds", type=float, default=60)
+    parser.add_argument("--bookmark-seconds", type=float, default=100)
     parser.add_argument("--history-seconds", type=float, default=300)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(_serve(Config(**vars(parser.parse_args()))))
+        process.run(_serve(Config(**vars(parser.parse_args()))))
     except Busy as problem:
         sys.exit(str(problem))
 
@@ -35,6 +36,7 @@ async def _serve(config: Config) -> None:
     async with Server(config) as server:
         print(f"serving {server.url}; kubeconfig: {server.kubeconfig}")
         print("left to a real Kubernetes:", *LEFT_OUT, sep="\n  ", flush=True)
+        process.seldom_collected()
         await stop.wait()
 
 

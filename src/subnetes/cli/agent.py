@@ -1,8 +1,6 @@
 """`subnetes agent`: CNS, the agent that runs on every node."""
 
 import argparse
-import asyncio
-import gc
 import logging
 import os
 import platform
@@ -10,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from subnetes import process
 from subnetes.cns.agent import Agent, AgentConfig
 from subnetes.cns.endpoint import EndpointError
 from subnetes.cns.errors import CnsError
@@ -82,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        asyncio.run(_serve(options))
+        process.run(_serve(options))
     except (CnsError, EndpointError, CredentialsError, OSError) as problem:
         print(f"subnetes agent: {problem}", file=sys.stderr)
         return 1
@@ -103,5 +102,5 @@ async def _serve(options: argparse.Namespace) -> None:
         find_credentials(options.kubeconfig), field_manager="subnetes-agent", user_agent="subnetes-cns"
     ) as client:
         agent = Agent(config, client, sandboxes=ContainerdSandboxes(options.containerd_root))
-        gc.freeze()  # what is there now stays: no collection is to walk it while a pod waits for its IP
+        process.seldom_collected()
         await services.run(agent, stop=services.stop_on_signals())

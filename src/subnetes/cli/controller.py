@@ -1,7 +1,6 @@
 """`subnetes controller`: DNC-RC, the request controllers, beside any Kubernetes API server."""
 
 import argparse
-import asyncio
 import logging
 import os
 import socket
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from subnetes import process
 from subnetes.cli.seconds import seconds
 from subnetes.controllers import migration, web
 from subnetes.controllers.migration import Pace
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     )
     logging.getLogger(migration.__name__).setLevel(logging.INFO)  # its progress is for everybody
     try:
-        asyncio.run(_serve(options))
+        process.run(_serve(options))
     except (ApiError, DncError, OSError, ValueError) as problem:
         print(f"subnetes controller: {problem}", file=sys.stderr)
         return 1
@@ -107,6 +107,7 @@ async def _serve(options: argparse.Namespace) -> None:
         services: list[Service] = [controllers]
         if options.listen:
             services.insert(0, web.Listener(options.listen, controllers, metrics))
+        process.seldom_collected()
         await run_services(*services, stop=stop)
 
 

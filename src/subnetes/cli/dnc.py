@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from subnetes import process
 from subnetes.dnc.errors import DncError
 from subnetes.dnc.http_server import serving
 from subnetes.dnc.postgres import open_postgres
@@ -75,6 +76,7 @@ async def _serve(options: argparse.Namespace) -> None:
     try:
         async with serving(allocator, tokens, host, port, context) as url:
             print(f"subnetes dnc is ready: {url} (its API: {url}/openapi.json)", flush=True)
+            process.seldom_collected()
             await stop.wait()
             print("subnetes dnc is stopping", flush=True)
     finally:

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from subnetes import process
 from subnetes.api.crd import crds
 from subnetes.apiserver.server import LEFT_OUT, Config, Server
 from subnetes.apiserver.store import Busy
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             crds=crds(),
         )
         try:
-            asyncio.run(_serve(config, folder, options.nodes))
+            process.run(_serve(config, folder, options.nodes))
         except (Busy, OSError, PathTooLong) as problem:
             print(f"subnetes up: {explained(problem, config)}", file=sys.stderr)
             return 1
@@ -105,6 +106,7 @@ async def _serve(config: Config, folder: Path, nodes: int) -> None:
         server = await stack.enter_async_context(Server(config))
         stack.enter_context(_log_file(folder / "log"))
         playground = await stack.enter_async_context(Playground(server.kubeconfig, folder / "nodes", nodes))
+        process.seldom_collected()
         running = asyncio.create_task(run_services(*playground.services, stop=stop))
         await _first(playground.ready(), running)
         if not running.done() and not stop.is_set():

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from subnetes import process
 from subnetes.api import names
 from subnetes.cli.seconds import seconds
 from subnetes.kube.client import Client
@@ -99,6 +100,7 @@ async def _serve(options: argparse.Namespace) -> None:
         if options.listen:
             page = Page(*address_of("--listen", options.listen), doors[0].ready, metrics.registry)
             services.append(page)
+        process.seldom_collected()
         announcing = asyncio.create_task(_announce(doors[0], page))
         try:
             await run_services(*services, *doors, stop=stop, patience=options.drain + _ENDING)

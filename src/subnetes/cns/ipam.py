@@ -224,7 +224,7 @@ class Ipam:
 
     def holders(self) -> list[Holder]:
         """Everyone who holds IPs, each once."""
-        return [ips[0].holder for ips in map(self._pool.by_key, self._pool.keys) if ips[0].holder]
+        return self._pool.holders()
 
     def sweep(self, lost: Iterable[Holder]) -> int:
         """Release attachments whose sandbox is surely gone (sweep.py decides); how many there were.

@@ -3,6 +3,10 @@
 Calls are synchronous: a transaction takes some hundred microseconds, less than handing each statement to
 another thread would. In memory nothing is durable, and need not be: for one cluster, etcd is the record. A
 file is the record itself, so each commit is fsynced (`synchronous=FULL`).
+
+SQLite's own `:memory:` keeps every page in its cache, and walks it at the end of a transaction. As a file of
+its `memdb` file system, the record costs a transaction what that touches; it may grow to a gigabyte, some
+millions of IPs.
 """
 
 import asyncio
@@ -13,11 +17,13 @@ from pathlib import Path
 from subnetes.dnc.errors import Broken, Unavailable
 from subnetes.dnc.sql import Row, T, Transaction, TryAgain, migrate
 
+MEMORY = ":memory:"
+_CACHE_KIB = 8 << 10  # what does not fit is copied from the file
 _BUSY_SECONDS = 5.0  # how long another process may hold the file
 _ATTEMPTS = 10
 
 
-async def open_sqlite(path: Path | str = ":memory:") -> "Sqlite":
+async def open_sqlite(path: Path | str = MEMORY) -> "Sqlite":
     """Opened and migrated."""
     database = Sqlite(path)
     try:
@@ -33,10 +39,14 @@ class Sqlite:
         self._path = str(path)
         self._lock = asyncio.Lock()
         try:
-            if self._path != ":memory:":
+            if self._path == MEMORY:
+                self._connection = sqlite3.connect("file:dnc?vfs=memdb", uri=True, isolation_level=None)
+                pragmas = ["journal_mode=MEMORY", "synchronous=OFF", f"cache_size=-{_CACHE_KIB}"]
+            else:
                 _private(Path(self._path))
-            self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_SECONDS)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+                self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_SECONDS)
+                pragmas = ["journal_mode=WAL", "synchronous=FULL"]
+            for pragma in (*pragmas, "foreign_keys=ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
         except (sqlite3.Error, OSError) as problem:
             raise Unavailable(f"cannot open the database {self._path}: {problem}") from problem

@@ -107,6 +107,10 @@ class Pool:
         """Everyone who holds an IP."""
         return frozenset(self._held)
 
+    def holders(self) -> list[Holder]:
+        """Everyone who holds IPs, each once."""
+        return [holder for ids in self._held.values() if (holder := self._ips[ids[0]].holder)]
+
     def moves(self) -> list[Move]:
         """The shortest history of this pool: replayed, it is equal. A journal is compacted to it."""
         return [*self._grants(), *self._assignments(), *self._releases()]

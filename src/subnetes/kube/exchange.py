@@ -83,9 +83,8 @@ class Exchange:
     async def send(self, request: Request, access: Access, silence: float | None = None) -> Answer:
         """The answer, once its headers are there; `silence` is how long its body may pause."""
         if self._connector is None:
-            self._connector = aiohttp.TCPConnector(
-                limit=0
-            )  # watches hold connections; callers bound the rest
+            # No limit: watches hold connections; callers bound the rest.
+            self._connector = aiohttp.TCPConnector(limit=0)
         connection = await self._connector.connect(self._towards(access), [], CONNECTING)
         try:
             return await self._converse(connection, request.encode(self._prefix, access.head), silence)

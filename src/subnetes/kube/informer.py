@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RECONNECT = Backoff(first=0.1, cap=30.0)
-# Servers send a bookmark about every minute. Without a word for longer, the connection may be dead without
+# Servers send a bookmark every minute or two. Without a word for longer, the connection may be dead without
 # either end knowing, and beginning another is cheap: it resumes.
 _SILENCE = 150.0
 _QUIET_BUT_GOOD = 5.0  # a watch that held this long was no failure, even if nothing happened in it
