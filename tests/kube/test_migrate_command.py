@@ -254,7 +254,8 @@ def test_a_dry_run_says_everything_and_writes_nothing(cluster: Cluster) -> None:
     assert "in one update" in said
     assert "DNC-RC rewrites 5 NNCs to v1beta1" in said
     made = requests(cluster.server) - asked
-    assert [each for each in made if each[0] not in ("GET", "LIST", "WATCH")] == []
+    written = {each[:2] for each in made if each[0] not in ("GET", "LIST", "WATCH")}
+    assert written <= {("PUT", "leases")}  # kube-apiserver renews one of its own every ten seconds
     assert cluster.crd() == before
     assert cluster.migrate()[0] == 0
     asked = requests(cluster.server)
